@@ -1,6 +1,7 @@
 """FF-VIO-Init's back end on stereo depth: its linear system, its refinement, its gates."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from maci2_lab.baselines.ff_back_end import (
 from maci2_lab.baselines.openvins import NO_GUESS, BiasGuess
 
 G = 9.81
-INITIALIZE = ff_back_end(NO_GUESS)
+INITIALIZE = partial(ff_back_end, guess=NO_GUESS)
 
 
 def test_a_map_has_one_point_a_cell_where_its_own_keyframe_sees_it():
@@ -132,7 +133,7 @@ def test_points_that_are_wrong_are_outvoted():
 def test_the_guess_takes_the_biases_off():
     gyro, acc = (0.03, -0.02, 0.04), (0.05, -0.08, 0.02)
     segment, window = exact_tracks("handheld", seed=3, bias_gyro=gyro, bias_acc=acc)
-    told = ff_back_end(BiasGuess(gyro, acc))(segment)
+    told = ff_back_end(segment, BiasGuess(gyro, acc))
     assert angle_deg(told.state.gravity_c0, window.truth.gravity_c0) < 0.01
 
 

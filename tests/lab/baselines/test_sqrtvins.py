@@ -74,7 +74,7 @@ def test_exact_input_gives_the_truth(stereo):
     bias = estimate_gyro_bias(segment, all_views(segment, stereo), np.zeros(3))
     # To first order in the bias over the whole window; the MAP does the rest.
     np.testing.assert_allclose(bias, gyro, atol=3e-3)
-    answer = sqrtvins(stereo, NO_GUESS)(segment)
+    answer = sqrtvins(segment, stereo, NO_GUESS)
     assert answer.accepted, answer.reason
     assert answer.posterior is not None
     assert angle_deg(answer.state.gravity_c0, window.truth.gravity_c0) < 0.1
@@ -89,8 +89,8 @@ def test_the_guess_of_the_accelerometer_bias_is_taken():
     guessed = integrated(raw_motion(segment, acc_bias=np.array(acc)))
     _, gravity_b0 = closed_form(segment, views, guessed)
     assert angle_deg(segment.T_b_c[:3, :3].T @ gravity_b0, window.truth.gravity_c0) < 0.01
-    told = sqrtvins(True, BiasGuess(acc=acc))(segment).state
-    untold = sqrtvins(True, NO_GUESS)(segment).state
+    told = sqrtvins(segment, True, BiasGuess(acc=acc)).state
+    untold = sqrtvins(segment, True, NO_GUESS).state
     errors = [angle_deg(state.gravity_c0, window.truth.gravity_c0) for state in (told, untold)]
     assert errors[0] < 0.01 < errors[1]
 
@@ -100,7 +100,7 @@ def test_too_few_points_are_rejected_with_a_state():
     tracks = segment.tracks
     few = (np.arange(len(tracks)) < 15)[:, None]
     thin = replace(tracks, seen=tracks.seen & few, seen_right=tracks.seen_right & few)
-    answer = sqrtvins(False, NO_GUESS)(replace(segment, find_tracks=lambda: thin))
+    answer = sqrtvins(replace(segment, find_tracks=lambda: thin), False, NO_GUESS)
     assert not answer.accepted
     assert "could be triangulated, needed 20" in answer.reason
     assert answer.state is not None

@@ -101,13 +101,9 @@ def test_a_prior_without_spread_information_leaves_the_bias_free():
     np.testing.assert_allclose(with_bias - without, bias, rtol=0.01)
 
 
-def test_every_stage_is_timed_apart():
+def test_pythons_binding_is_timed_apart():
     pytest.importorskip("gtsam")
-    times = solve_with_gtsam(window(200.0, noisy=True)[0], repeats=3).times
-    assert times.preintegrate_s > 0.0
-    assert times.binding_s > 0.0
-    assert times.build_s > 0.0
-    assert times.optimise_s > 0.0
+    assert solve_with_gtsam(window(200.0, noisy=True)[0], repeats=3).binding_ms > 0.0
 
 
 def test_a_missing_gtsam_is_named_with_the_remedy(monkeypatch):

@@ -28,7 +28,7 @@ TRACKS = InitExperiment(
         replace(one, vision="tracks:1")
         for one in (RAW, Method("DRT-t", "drt-t", paper_row="DRT-t"))
     ),
-    windows=(2,),
+    windows={2.5: 2},
 )
 BOTH = CombinedExperiment("both", "poses and tracks", (POSES, TRACKS), EUROC)
 

@@ -5,6 +5,7 @@ Adding one is a file and a line in `INITIALIZERS` (docs/own_initializer.md).
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -56,16 +57,16 @@ INITIALIZERS: dict[str, Initializer] = {
     "stereo-nec": stereo_nec,
     "orbslam3-full": orbslam3_full,
     "vins-fusion": vins_fusion,
-    "sqrtvins-mono": sqrtvins(stereo=False, guess=NO_GUESS),
-    "sqrtvins-mono-guess": sqrtvins(stereo=False, guess=EUROC_GUESS),
-    "sqrtvins-stereo": sqrtvins(stereo=True, guess=NO_GUESS),
-    "sqrtvins-stereo-guess": sqrtvins(stereo=True, guess=EUROC_GUESS),
-    "ff-back-end": ff_back_end(NO_GUESS),
-    "ff-back-end-guess": ff_back_end(EUROC_GUESS),
+    "sqrtvins-mono": partial(sqrtvins, stereo=False, guess=NO_GUESS),
+    "sqrtvins-mono-guess": partial(sqrtvins, stereo=False, guess=EUROC_GUESS),
+    "sqrtvins-stereo": partial(sqrtvins, stereo=True, guess=NO_GUESS),
+    "sqrtvins-stereo-guess": partial(sqrtvins, stereo=True, guess=EUROC_GUESS),
+    "ff-back-end": partial(ff_back_end, guess=NO_GUESS),
+    "ff-back-end-guess": partial(ff_back_end, guess=EUROC_GUESS),
     "openvins-static": openvins_static,
-    "openvins-linear": openvins_dynamic(NO_GUESS, iterations=0),
-    "openvins": openvins_dynamic(NO_GUESS),
-    "openvins-guess": openvins_dynamic(EUROC_GUESS),
+    "openvins-linear": partial(openvins_dynamic, guess=NO_GUESS, iterations=0),
+    "openvins": partial(openvins_dynamic, guess=NO_GUESS),
+    "openvins-guess": partial(openvins_dynamic, guess=EUROC_GUESS),
 }
 
 __all__ = [

@@ -7,7 +7,8 @@ matters only where iterations are few.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,11 +19,17 @@ from maci2.geometry import se3_inv, skew, so3_exp, so3_jl_inv, so3_jr_inv, so3_l
 from maci2.geometry.se3 import skew_stack, stack_poses
 from maci2.imu import ALPHA, BETA, GAMMA, Preintegrated
 from maci2.types import GRAVITY_NORM, Array, Mask
-from maci2_lab.baselines.alignment import corrected, logs, rotation_errors_D_bias, state_in_b0
-from maci2_lab.baselines.segment import Segment, stage
+from maci2_lab.baselines.alignment import (
+    corrected,
+    logs,
+    raw_motion,
+    rotation_errors_D_bias,
+    state_in_b0,
+)
+from maci2_lab.baselines.segment import Answer, Segment, stage
 
 PHI, POSITION, VELOCITY = slice(0, 3), slice(3, 6), slice(6, 9)
-GYRO_BIAS, ACC_BIAS = slice(9, 12), slice(12, 15)
+GYRO_BIAS, ACC_BIAS, BIASES = slice(9, 12), slice(12, 15), slice(9, 15)
 SIZE = 15
 """Unknowns of a keyframe: [phi, p, v, b_g, b_a]; the rotation is perturbed on the right."""
 
@@ -128,21 +135,27 @@ def to_posterior(segment: Segment, found: BundleState, cov: Array) -> Posterior:
         # Left perturbation: dt = rho + phi x t.
         poses[k, 0:3] = by_t + np.einsum("ij,jkl->ikl", skew(t_c0), by_phi)
         poses[k, 3:6] = by_phi
-    last = SIZE * (n - 1)
-    gyro = slice(last + GYRO_BIAS.start, last + GYRO_BIAS.stop)
-    acc = slice(last + ACC_BIAS.start, last + ACC_BIAS.stop)
+    last = cov[-SIZE:, -SIZE:]
     return Posterior(
         _carried(by_gravity.reshape(3, -1), cov),
         _carried(poses.reshape(n, 6, -1), cov),
         _carried(velocities.reshape(n, 3, -1), cov),
-        cov[gyro, gyro],
-        cov[acc, acc],
+        last[GYRO_BIAS, GYRO_BIAS],
+        last[ACC_BIAS, ACC_BIAS],
         np.zeros((6, 6)),
     )
 
 
 def _carried(J: Array, cov: Array) -> Array:
     return np.asarray(J @ cov @ np.swapaxes(J, -1, -2), np.float64)
+
+
+def answer_of(segment: Segment, found: BundleState, cov: Array | None, reason: str = "") -> Answer:
+    """Answer with the covariance of the keyframes (15 n, 15 n); without one it is rejected."""
+    state = to_vi_state(segment, found)
+    if cov is None:
+        return Answer(False, reason or "the covariance is singular", state)
+    return Answer(not reason, reason, state, to_posterior(segment, found, cov))
 
 
 NEAREST = 1e-3
@@ -219,21 +232,17 @@ def inertial(pre: Preintegrated, gravity_w: Array, x: BundleState) -> tuple[Arra
     r[:, BETA], r[:, ALPHA] = dv - beta, dp - alpha
 
     J = np.zeros((len(dt), 9, 2 * SIZE))
-    J_r_inv = np.array([so3_jr_inv(e) for e in np.ascontiguousarray(r[:, GAMMA])])
-    after = SIZE
-    J[:, GAMMA, PHI] = -J_r_inv @ np.swapaxes(relative, 1, 2)
-    J[:, GAMMA, after : after + 3] = J_r_inv
-    J[:, GAMMA, GYRO_BIAS] = rotation_errors_D_bias(
-        np.ascontiguousarray(r[:, GAMMA]), pre.D_bg[:, GAMMA], bg
-    )
-    J[:, BETA, PHI], J[:, ALPHA, PHI] = skew_stack(dv), skew_stack(dp)
-    J[:, BETA, VELOCITY] = -into
-    J[:, BETA, after + VELOCITY.start : after + VELOCITY.stop] = into
-    J[:, ALPHA, POSITION] = -into
-    J[:, ALPHA, after + POSITION.start : after + POSITION.stop] = into
-    J[:, ALPHA, VELOCITY] = -dt[:, :, None] * into
-    J[:, BETA, GYRO_BIAS], J[:, ALPHA, GYRO_BIAS] = -pre.D_bg[:, BETA], -pre.D_bg[:, ALPHA]
-    J[:, BETA, ACC_BIAS], J[:, ALPHA, ACC_BIAS] = -pre.D_ba[:, BETA], -pre.D_ba[:, ALPHA]
+    turns = np.ascontiguousarray(r[:, GAMMA])
+    J_r_inv = np.array([so3_jr_inv(turn) for turn in turns])
+    first, second = J[:, :, :SIZE], J[:, :, SIZE:]
+    first[:, :, GYRO_BIAS], first[:, :, ACC_BIAS] = -pre.D_bg, -pre.D_ba
+    first[:, GAMMA, PHI] = -J_r_inv @ np.swapaxes(relative, 1, 2)
+    second[:, GAMMA, PHI] = J_r_inv
+    first[:, GAMMA, GYRO_BIAS] = rotation_errors_D_bias(turns, pre.D_bg[:, GAMMA], bg)
+    first[:, BETA, PHI], first[:, ALPHA, PHI] = skew_stack(dv), skew_stack(dp)
+    first[:, BETA, VELOCITY], second[:, BETA, VELOCITY] = -into, into
+    first[:, ALPHA, POSITION], second[:, ALPHA, POSITION] = -into, into
+    first[:, ALPHA, VELOCITY] = -dt[:, :, None] * into
     return r, J
 
 
@@ -249,9 +258,11 @@ def first_state_prior(mean: BundleState, x: BundleState) -> tuple[Array, Array]:
     return r, J
 
 
+PIXEL_STD = 1.0
+"""Standard deviation of an observation in most of the originals [px]."""
+
 State = TypeVar("State")
-Step = TypeVar("Step")
-Equations = TypeVar("Equations", bound="Cost")
+Step = TypeVar("Step", covariant=True)
 
 Loss = Callable[[Array], tuple[Array, Array]]
 """Function from squared norms of whitened residuals to cost and weight, its derivative."""
@@ -327,6 +338,28 @@ class Bundle:
     infos: Array | None = None
     """(m, 9, 9) weights of the IMU's residuals; None for preintegration's own."""
 
+    @cached_property
+    def weights(self) -> Array:
+        """(m, 9, 9) weights of the IMU's residuals, where there is an IMU."""
+        assert self.pre is not None
+        own = np.linalg.inv(self.pre.cov) if self.infos is None else self.infos
+        return np.asarray(own, np.float64)
+
+
+def inertial_bundle(
+    segment: Segment,
+    seen: Observations,
+    x: BundleState,
+    loss: Loss,
+    info_prior: Array,
+    **choices: Any,
+) -> Bundle:
+    """Bundle adjustment of a segment's raw samples, preintegrated with the biases of `x`, about
+    which its priors are."""
+    pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])
+    std = PIXEL_STD / segment.tracks.focal_px
+    return Bundle(seen, std, loss, x, info_prior, pre, segment.gravity_norm, **choices)
+
 
 @dataclass(frozen=True)
 class BundleResult:
@@ -340,42 +373,30 @@ class BundleResult:
     """(15 n, 15 n) of the keyframes; None where they are not determined."""
 
 
-@dataclass(frozen=True)
-class _Equations:
-    H: Array
-    """(15 n, 15 n)"""
-    b: Array
-    V: Array
-    """(p, 3, 3) of the points."""
-    W: Array
-    """(p, 3, 15 n) between points and keyframes."""
-    b_points: Array
-    cost: float
-
-
-class Cost(Protocol):
-    """Normal equations that know the cost that they were linearized at."""
+class Equations(Protocol[Step]):
+    """Normal equations at one linearization."""
 
     @property
     def cost(self) -> float: ...
+    def solve(self, damping: float) -> tuple[Step, float]:
+        """Step, and the decrease of the cost that it predicts."""
+
+
+EquationsT = TypeVar("EquationsT", bound=Equations[Any])
 
 
 def descend(
     x: State,
-    linearize: Callable[[State], Equations],
-    solve: Callable[[Equations, float], tuple[Step, float]],
-    moved: Callable[[State, Step], State],
+    linearize: Callable[[State], EquationsT],
+    moved: Callable[[State, Any], State],
     iterations: int,
-) -> tuple[State, Equations, bool, int]:
-    """Levenberg-Marquardt from `x`: the minimum, its equations, convergence and number of steps.
-
-    `solve` takes the damping and also returns the decrease of the cost that it predicts.
-    """
+) -> tuple[State, EquationsT, bool, int]:
+    """Levenberg-Marquardt from `x`: the minimum, its equations, convergence and number of steps."""
     now = linearize(x)
     radius, shrink, converged, done = FIRST_RADIUS, 10.0, False, 0
     while done < iterations and not converged:
         done += 1
-        step, expected = solve(now, 1.0 / radius)
+        step, expected = now.solve(1.0 / radius)
         tried = moved(x, step)
         then = linearize(tried)
         change = now.cost - then.cost
@@ -392,19 +413,67 @@ def descend(
     return x, now, converged, done
 
 
+@dataclass(frozen=True)
+class _Equations:
+    """Normal equations of the free unknowns f of the keyframes and of the points."""
+
+    select: Array
+    """(15 n, f)"""
+
+    H: Array
+    """(f, f)"""
+
+    b: Array
+    V: Array
+    """(p, 3, 3) of the points."""
+
+    W: Array
+    """(p, 3, f) between points and keyframes."""
+
+    b_points: Array
+    cost: float
+
+    def solve(self, damping: float) -> tuple[tuple[Array, Array], float]:
+        """Steps of keyframes and points, and the predicted decrease of the cost."""
+        V = self.V + SMALLEST_POINT_CURVATURE * np.eye(3)
+        diagonal = np.einsum("pii->pi", V)
+        V = V + np.eye(3) * (damping * np.clip(diagonal, 1e-6, 1e32))[:, None, :]
+        V_inv = np.linalg.inv(V)
+        H = self.H + np.diag(damping * np.clip(np.diag(self.H), 1e-6, 1e32))
+        flat = self.W.reshape(-1, len(H))
+        reduced = H - flat.T @ (V_inv @ self.W).reshape(flat.shape)
+        right = self.b - flat.T @ (V_inv @ self.b_points[:, :, None]).ravel()
+        step = np.linalg.solve(reduced, right)
+        points_step = (V_inv @ (self.b_points - self.W @ step)[:, :, None])[:, :, 0]
+        slope = float(self.b @ step + (self.b_points * points_step).sum())
+        bend = float(step @ self.H @ step)
+        bend += float(np.einsum("pi,pij,pj->", points_step, self.V, points_step))
+        bend += 2.0 * float((points_step * (self.W @ step)).sum())
+        return (self.select @ step, points_step), 2.0 * slope - bend
+
+    def covariance(self) -> Array | None:
+        """(15 n, 15 n) of the keyframes; None where they are not determined."""
+        V = self.V + SMALLEST_POINT_CURVATURE * np.eye(3)
+        flat = self.W.reshape(-1, len(self.H))
+        reduced = self.H - flat.T @ np.linalg.solve(V, self.W).reshape(flat.shape)
+        try:
+            inverse = np.linalg.inv(reduced)
+        except np.linalg.LinAlgError:
+            return None
+        return np.asarray(self.select @ inverse @ self.select.T, np.float64)
+
+
 @stage("bundle adjustment")
 def adjust(bundle: Bundle, x: BundleState, iterations: int) -> BundleResult:
     """Minimize from `x` in at most this many steps."""
     select = _selection(bundle, len(x.p_w_b))
-    infos = inertial_infos(bundle)
     x, now, converged, done = descend(
         x,
-        lambda at: _linearize(bundle, at, infos),
-        lambda equations, damping: _solve(equations, select, damping),
+        lambda at: _linearize(bundle, at, select),
         lambda at, step: at.moved(step[0].reshape(-1, SIZE), step[1]),
         iterations,
     )
-    return BundleResult(x, converged, done, now.cost, _covariance(now, select))
+    return BundleResult(x, converged, done, now.cost, now.covariance())
 
 
 def reprojection_px(bundle: Bundle, x: BundleState, focal_px: float) -> Array:
@@ -414,16 +483,7 @@ def reprojection_px(bundle: Bundle, x: BundleState, focal_px: float) -> Array:
     return np.asarray(focal_px * np.sqrt((r**2).sum(axis=(0, 2, 3)) / count), np.float64)
 
 
-def inertial_infos(bundle: Bundle) -> Array:
-    """(m, 9, 9) weights of the IMU's residuals."""
-    if bundle.pre is None:
-        return np.empty((0, 9, 9))
-    if bundle.infos is not None:
-        return bundle.infos
-    return np.asarray(np.linalg.inv(bundle.pre.cov), np.float64)
-
-
-def _linearize(bundle: Bundle, x: BundleState, infos: Array) -> _Equations:
+def _linearize(bundle: Bundle, x: BundleState, select: Array) -> _Equations:
     n, p = len(x.p_w_b), len(x.points_w)
     H, b = np.zeros((n, SIZE, n, SIZE)), np.zeros((n, SIZE))
     r, by_pose, by_point = reprojection(bundle.seen, x)
@@ -443,11 +503,10 @@ def _linearize(bundle: Bundle, x: BundleState, infos: Array) -> _Equations:
     W = np.zeros((p, 3, n, SIZE))
     W[:, :, :, :6] = np.moveaxis(point_t @ by_pose, 1, 2)
     b_points = -(point_t @ r)[..., 0].sum(axis=1)
-    if bundle.pre is not None:
-        cost += add_inertial(bundle, bundle.pre, x, infos, H, b)
-    cost += add_priors(bundle, x, H, b)
+    cost += add_inertial(bundle, x, H, b) + add_priors(bundle, x, H, b)
     size = n * SIZE
-    return _Equations(H.reshape(size, size), b.ravel(), V, W.reshape(p, 3, size), b_points, cost)
+    H, W = select.T @ H.reshape(size, size) @ select, W.reshape(p, 3, size) @ select
+    return _Equations(select, H, select.T @ b.ravel(), V, W, b_points, cost)
 
 
 def _rows_last(a: Array) -> Array:
@@ -456,10 +515,11 @@ def _rows_last(a: Array) -> Array:
     return np.moveaxis(a, 0, 2).reshape(p, n, two * c, d)
 
 
-def add_inertial(
-    bundle: Bundle, pre: Preintegrated, x: BundleState, infos: Array, H: Array, b: Array
-) -> float:
+def add_inertial(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
     """Add IMU factors and bias random walks to H (n, 15, n, 15) and b (n, 15); their cost."""
+    if bundle.pre is None:
+        return 0.0
+    pre, infos = bundle.pre, bundle.weights
     r, J = inertial(pre, np.array([0.0, 0.0, -bundle.gravity_norm]), x)
     weighed = infos @ J
     blocks = np.swapaxes(J, 1, 2) @ weighed
@@ -470,15 +530,14 @@ def add_inertial(
     cost = float(np.einsum("ki,kij,kj->", r, infos, r))
     if not bundle.var_walk.any():
         return cost
-    both = slice(GYRO_BIAS.start, ACC_BIAS.stop)
     biases = np.hstack([x.gyro_bias, x.acc_bias])
     for k, dt in enumerate(pre.dt):
         info = 1.0 / (bundle.var_walk * dt)
         change = biases[k + 1] - biases[k]
         for i, j, sign in ((k, k, 1), (k + 1, k + 1, 1), (k, k + 1, -1), (k + 1, k, -1)):
-            H[i, both, j, both] += sign * np.diag(info)
-        b[k, both] += info * change
-        b[k + 1, both] -= info * change
+            H[i, BIASES, j, BIASES] += sign * np.diag(info)
+        b[k, BIASES] += info * change
+        b[k + 1, BIASES] -= info * change
         cost += float(change @ (info * change))
     return cost
 
@@ -490,10 +549,9 @@ def add_priors(bundle: Bundle, x: BundleState, H: Array, b: Array) -> float:
     b[0] -= J.T @ (bundle.info_prior * r)
     cost = float(r @ (bundle.info_prior * r))
     if bundle.info_bias is not None:
-        both = slice(GYRO_BIAS.start, ACC_BIAS.stop)
         biases = np.concatenate([x.gyro_bias[0], x.acc_bias[0]])
-        H[0, both, 0, both] += np.diag(bundle.info_bias)
-        b[0, both] -= bundle.info_bias * biases
+        H[0, BIASES, 0, BIASES] += np.diag(bundle.info_bias)
+        b[0, BIASES] -= bundle.info_bias * biases
         cost += float(biases @ (bundle.info_bias * biases))
     return cost
 
@@ -503,44 +561,10 @@ def _selection(bundle: Bundle, n: int) -> Array:
     columns = np.eye(n * SIZE).reshape(n, SIZE, n, SIZE)
     fixed = np.zeros((n, SIZE), dtype=bool) if bundle.fixed is None else bundle.fixed.copy()
     if not bundle.var_walk.any():
-        biases = slice(GYRO_BIAS.start, ACC_BIAS.stop)
         for k in range(1, n):
-            columns[k, biases, 0, biases] = np.eye(6)
-        fixed[1:, biases] = True
+            columns[k, BIASES, 0, BIASES] = np.eye(6)
+        fixed[1:, BIASES] = True
     return columns.reshape(n * SIZE, n, SIZE)[:, ~fixed]
-
-
-def _solve(now: _Equations, select: Array, damping: float) -> tuple[tuple[Array, Array], float]:
-    """Steps of keyframes and points, and the predicted decrease of the cost."""
-    V = now.V + SMALLEST_POINT_CURVATURE * np.eye(3)
-    diagonal = np.einsum("pii->pi", V)
-    V = V + np.eye(3) * (damping * np.clip(diagonal, 1e-6, 1e32))[:, None, :]
-    W = now.W @ select
-    V_inv = np.linalg.inv(V)
-    H, b = select.T @ now.H @ select, select.T @ now.b
-    H = H + np.diag(damping * np.clip(np.diag(H), 1e-6, 1e32))
-    flat = W.reshape(-1, W.shape[-1])
-    reduced = H - flat.T @ (V_inv @ W).reshape(flat.shape)
-    right = b - flat.T @ (V_inv @ now.b_points[:, :, None]).ravel()
-    step = np.linalg.solve(reduced, right)
-    points_step = (V_inv @ (now.b_points - W @ step)[:, :, None])[:, :, 0]
-    slope = float(b @ step + (now.b_points * points_step).sum())
-    bend = float(step @ (select.T @ now.H @ select) @ step)
-    bend += float(np.einsum("pi,pij,pj->", points_step, now.V, points_step))
-    bend += 2.0 * float((points_step * (W @ step)).sum())
-    return (select @ step, points_step), 2.0 * slope - bend
-
-
-def _covariance(now: _Equations, select: Array) -> Array | None:
-    W = now.W @ select
-    V = now.V + SMALLEST_POINT_CURVATURE * np.eye(3)
-    flat = W.reshape(-1, W.shape[-1])
-    reduced = select.T @ now.H @ select - flat.T @ np.linalg.solve(V, W).reshape(flat.shape)
-    try:
-        inverse = np.linalg.inv(reduced)
-    except np.linalg.LinAlgError:
-        return None
-    return np.asarray(select @ inverse @ select.T, np.float64)
 
 
 def gauge_information(std_gyro_bias: float = np.inf, std_acc_bias: float = np.inf) -> Array:
@@ -584,22 +608,11 @@ def with_points(
     return observations(tracks, T_b_c, kept, stereo), x.with_points(points_w[fine])
 
 
-def poses_as_state(segment: Segment, Ts_c0_b: Array) -> BundleState:
+def poses_as_state(Ts_c0_b: Array) -> BundleState:
     """Body poses alone, in a world that is the first body, without gravity."""
     Ts = np.array([se3_inv(Ts_c0_b[0]) @ T for T in Ts_c0_b])
     nothing = np.zeros((len(Ts), 3))
     return BundleState(Ts[:, :3, :3], Ts[:, :3, 3], nothing, nothing, nothing, np.empty((0, 3)))
-
-
-def visual_bundle(
-    segment: Segment, x: BundleState, std_px: float, delta: float, stereo: bool, count: int
-) -> BundleState:
-    """Vision-only bundle adjustment with the first pose fixed, as in a map."""
-    tracks = segment.tracks
-    seen, start = with_points(segment, x, longest(tracks, count, 2 if stereo else 3), stereo)
-    fixed = fixed_pose(len(x.p_w_b), 0)
-    bundle = Bundle(seen, std_px / tracks.focal_px, huber(delta), start, fixed=fixed)
-    return adjust(bundle, start, 20).state
 
 
 def fixed_pose(n: int, first: int) -> Mask:
@@ -608,8 +621,3 @@ def fixed_pose(n: int, first: int) -> Mask:
     fixed[:, 6:] = True
     fixed[first] = True
     return fixed
-
-
-def well_reprojected(bundle: Bundle, x: BundleState, focal_px: float, limit_px: float) -> Mask:
-    """(p,) whether the root mean square reprojection error of a point is below a limit."""
-    return reprojection_px(bundle, x, focal_px) < limit_px

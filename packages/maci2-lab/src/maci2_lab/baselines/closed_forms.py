@@ -200,37 +200,33 @@ def normal_equations(
     pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array, lever_c0: Array
 ) -> tuple[Array, Array]:
     """H (7, 7) and b (7,) of [s, b_a, g] over all triples, with the prior of b_a."""
-    H, b = np.zeros((7, 7)), np.zeros(7)
-    H[ACC_BIAS, ACC_BIAS] = ACC_BIAS_INFORMATION * np.eye(3)
-    for k in range(len(pre.dt) - 1):
-        row, right, cov = _triple(pre, Rs_c0_b, p_c0_c, lever_c0, k)
-        weighed = np.linalg.solve(cov, np.column_stack([row, right]))
-        H += row.T @ weighed[:, :7]
-        b += row.T @ weighed[:, 7]
+    dt_12, dt_23 = pre.dt[:-1, None], pre.dt[1:, None]
+
+    def velocity_change(p: Array) -> Array:
+        steps = np.diff(p, axis=0)
+        return np.asarray(steps[1:] / dt_23 - steps[:-1] / dt_12)
+
+    R_1 = Rs_c0_b[:-2]
+    A, B = R_1 / dt_12[:, :, None], Rs_c0_b[1:-1] / dt_23[:, :, None]
+    rows = np.empty((len(R_1), 3, 7))
+    rows[:, :, 0] = velocity_change(p_c0_c)
+    J, V = pre.D_ba[:, ALPHA], pre.D_ba[:, BETA]
+    rows[:, :, ACC_BIAS] = A @ J[:-1] - B @ J[1:] - R_1 @ V[:-1]
+    rows[:, :, GRAVITY] = -0.5 * (dt_12 + dt_23)[:, :, None] * np.eye(3)
+    right = B @ pre.alpha[1:, :, None] - A @ pre.alpha[:-1, :, None] + R_1 @ pre.beta[:-1, :, None]
+    right -= velocity_change(lever_c0)[:, :, None]
+    cov = np.zeros((len(R_1), 3, 3))
+    for M, of_step in (
+        (A, pre.cov[:-1, ALPHA, ALPHA]),
+        (B, pre.cov[1:, ALPHA, ALPHA]),
+        (R_1, pre.cov[:-1, BETA, BETA]),
+    ):
+        cov += M @ of_step @ np.swapaxes(M, 1, 2)
+    weighed = np.linalg.solve(cov, np.concatenate([rows, right], axis=2))
+    sums = np.einsum("kij,kil->jl", rows, weighed)
+    H, b = sums[:, :7], sums[:, 7]
+    H[ACC_BIAS, ACC_BIAS] += ACC_BIAS_INFORMATION * np.eye(3)
     return H, b
-
-
-def _triple(
-    pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array, lever_c0: Array, k: int
-) -> tuple[Array, Array, Array]:
-    """Row (3, 7), right side and covariance of keyframes k, k + 1, k + 2."""
-    dt_12, dt_23 = pre.dt[k], pre.dt[k + 1]
-    R_1 = Rs_c0_b[k]
-    A, B = R_1 / dt_12, Rs_c0_b[k + 1] / dt_23
-    row = np.empty((3, 7))
-    row[:, 0] = _velocity_change(p_c0_c, dt_12, dt_23, k)
-    by_bias = pre.D_ba
-    row[:, ACC_BIAS] = A @ by_bias[k, ALPHA] - B @ by_bias[k + 1, ALPHA] - R_1 @ by_bias[k, BETA]
-    row[:, GRAVITY] = -0.5 * (dt_12 + dt_23) * np.eye(3)
-    right = B @ pre.alpha[k + 1] - A @ pre.alpha[k] + R_1 @ pre.beta[k]
-    right -= _velocity_change(lever_c0, dt_12, dt_23, k)
-    cov = A @ pre.cov[k, ALPHA, ALPHA] @ A.T + B @ pre.cov[k + 1, ALPHA, ALPHA] @ B.T
-    cov += R_1 @ pre.cov[k, BETA, BETA] @ R_1.T
-    return row, right, cov
-
-
-def _velocity_change(p: Array, dt_12: float, dt_23: float, k: int) -> Array:
-    return (p[k + 2] - p[k + 1]) / dt_23 - (p[k + 1] - p[k]) / dt_12
 
 
 def _analytic_rejection(scale: float, norm_error: float) -> str:

@@ -118,8 +118,10 @@ def drt_loose(segment: Segment) -> Answer:
     pre = raw_motion(segment, fit.bias)
     Rs_c0_b, p_c0_c = loose_translation(segment, integrated(pre))
     x = align_on_sphere(segment, pre, Rs_c0_b, p_c0_c)
-    state = aligned_state(segment, Rs_c0_b, p_c0_c, x, fit.bias)
-    return answer_of(segment, fit, state, float(x[-1]) / SCALE_UNIT)
+    scale, velocity_b = float(x[-1]) / SCALE_UNIT, x[: 3 * len(Rs_c0_b)].reshape(-1, 3)
+    Ts_c0_b = body_poses(segment, Rs_c0_b, p_c0_c, scale)
+    state = segment.state(x[-4:-1], velocity_b, fit.bias, np.zeros(3), Ts_c0_b)
+    return answer_of(segment, fit, state, scale)
 
 
 def epipolar_bias(segment: Segment, weights: Array | None = None) -> BiasFit:
@@ -167,14 +169,9 @@ def align_on_sphere(segment: Segment, pre: Preintegrated, Rs_c0_b: Array, p_c0_c
     return solve_on_sphere(rows.T @ rows, rows.T @ right, slice(-4, -1), segment.gravity_norm)
 
 
-def aligned_state(
-    segment: Segment, Rs_c0_b: Array, p_c0_c: Array, x: Array, gyro_bias: Array
-) -> VIState:
-    """State from the solution of `align_on_sphere`."""
-    p_c0_b = x[-1] / SCALE_UNIT * p_c0_c - Rs_c0_b @ segment.T_b_c[:3, 3]
-    Ts_c0_b = stack_poses(Rs_c0_b, p_c0_b)
-    velocity_b = x[: 3 * len(Rs_c0_b)].reshape(-1, 3)
-    return segment.state(x[-4:-1], velocity_b, gyro_bias, np.zeros(3), Ts_c0_b)
+def body_poses(segment: Segment, Rs_c0_b: Array, p_c0_c: Array, scale: float) -> Array:
+    """(n, 4, 4) T_c0_b from body rotations and camera positions up to scale."""
+    return stack_poses(Rs_c0_b, scale * p_c0_c - Rs_c0_b @ segment.T_b_c[:3, 3])
 
 
 def answer_of(segment: Segment, fit: BiasFit, state: VIState, scale: float = 1.0) -> Answer:
@@ -214,12 +211,11 @@ def drt_pnec(segment: Segment) -> Answer:
     Rs_c0_b, p_c0_c = loose_translation(segment, integrated(pre))
     x = align_on_sphere(segment, pre, Rs_c0_b, p_c0_c)
     scale, gravity_c0 = refine(segment, pre, Rs_c0_b, p_c0_c, x[-4:-1])
-    p_c0_b = scale * p_c0_c - Rs_c0_b @ segment.T_b_c[:3, 3]
-    Ts_c0_b = stack_poses(Rs_c0_b, p_c0_b)
+    Ts_c0_b = body_poses(segment, Rs_c0_b, p_c0_c, scale)
     velocity_c0 = velocities_between(pre, Ts_c0_b, np.zeros(3), gravity_c0)
     velocity_b = np.einsum("kji,kj->ki", Rs_c0_b, velocity_c0)
-    x = np.concatenate([velocity_b.ravel(), gravity_c0, [SCALE_UNIT * scale]])
-    return answer_of(segment, fit, aligned_state(segment, Rs_c0_b, p_c0_c, x, fit.bias), scale)
+    state = segment.state(gravity_c0, velocity_b, fit.bias, np.zeros(3), Ts_c0_b)
+    return answer_of(segment, fit, state, scale)
 
 
 def epipolar_weights(segment: Segment) -> Array:
@@ -250,26 +246,20 @@ def refine(
     segment: Segment, pre: Preintegrated, Rs_c0_b: Array, p_c0_c: Array, gravity_c0: Array
 ) -> tuple[float, Array]:
     """Scale and gravity by least squares over all triples of keyframes."""
-    rows, right = [], []
     R_w_c0 = upright(gravity_c0)
     down_w = np.array([0.0, 0.0, -segment.gravity_norm])
     by_angles = -(R_w_c0.T @ skew(down_w))[:, :2]
     lever_c0 = -Rs_c0_b @ segment.T_b_c[:3, 3]
-    for k in range(len(pre.dt) - 1):
-        dt_12, dt_23 = pre.dt[k], pre.dt[k + 1]
-        bend, lever = (_bend(p, k, dt_12, dt_23) for p in (p_c0_c, lever_c0))
-        by_gravity = 0.5 * dt_12 * dt_23 * (dt_12 + dt_23)
-        moved = (
-            dt_12 * Rs_c0_b[k + 1] @ pre.alpha[k + 1]
-            - dt_23 * Rs_c0_b[k] @ pre.alpha[k]
-            + dt_12 * dt_23 * Rs_c0_b[k] @ pre.beta[k]
-        )
-        rows.append(np.column_stack([bend, -by_gravity * by_angles]))
-        right.append(moved - lever + by_gravity * R_w_c0.T @ down_w)
-    x = np.linalg.lstsq(np.vstack(rows), np.concatenate(right), rcond=None)[0]
+    dt_12, dt_23 = pre.dt[:-1, None], pre.dt[1:, None]
+    bend, lever = (
+        steps[1:] * dt_12 - steps[:-1] * dt_23
+        for steps in (np.diff(p_c0_c, axis=0), np.diff(lever_c0, axis=0))
+    )
+    alpha, beta = (np.einsum("kij,kj->ki", Rs_c0_b[:-1], v) for v in (pre.alpha, pre.beta))
+    by_gravity = 0.5 * dt_12 * dt_23 * (dt_12 + dt_23)
+    moved = dt_12 * alpha[1:] - dt_23 * alpha[:-1] + dt_12 * dt_23 * beta[:-1]
+    rows = np.concatenate([bend[:, :, None], -by_gravity[:, :, None] * by_angles], axis=2)
+    right = moved - lever + by_gravity * (R_w_c0.T @ down_w)
+    x = np.linalg.lstsq(rows.reshape(-1, 3), right.ravel(), rcond=None)[0]
     turn = so3_exp(np.array([x[1], x[2], 0.0]))
     return float(x[0]), np.asarray(R_w_c0.T @ turn @ down_w, np.float64)
-
-
-def _bend(p: Array, k: int, dt_12: float, dt_23: float) -> Array:
-    return np.asarray((p[k + 2] - p[k + 1]) * dt_12 - (p[k + 1] - p[k]) * dt_23, np.float64)

@@ -85,9 +85,9 @@ def cauchy(scale: float) -> Loss:
 
 
 @stage("gyroscope bias")
-def fit_bias(pairs: BearingPairs, loss: Loss, start: Array | None = None) -> BiasFit:
-    """Bias that minimizes the summed loss of the smallest eigenvalues, from `start` or zero."""
-    bias = np.zeros(3) if start is None else start
+def fit_bias(pairs: BearingPairs, loss: Loss) -> BiasFit:
+    """Bias that minimizes the summed loss of the smallest eigenvalues, from zero."""
+    bias = np.zeros(3)
     cost, gradient, _ = cost_and_gradient(pairs, bias, loss)
     damping, converged = 0.0, False
     for _ in range(MAX_ITERATIONS):

@@ -16,7 +16,6 @@ then that the refinement converged with a cost below 0.6 a residual and scales t
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,14 +27,13 @@ from maci2.types import Array, Mask
 from maci2_lab.baselines import bundle_adjustment as ba
 from maci2_lab.baselines.alignment import IntegratedMotion, integrated, raw_motion, solve_on_sphere
 from maci2_lab.baselines.openvins import (
-    PIXEL_STD,
     STD_ACC_BIAS,
     STD_GYRO_BIAS,
     VAR_WALK,
     BiasGuess,
     turned_deg,
 )
-from maci2_lab.baselines.segment import Answer, Initializer, Segment, stage
+from maci2_lab.baselines.segment import Answer, Segment, stage
 
 CELLS = 10
 """Cells across the image and down."""
@@ -74,18 +72,9 @@ def stereo_point_map(tracks: FeatureTracks, Ts_c0_c: Array) -> PointMap:
     """Most certain depth in every cell of every keyframe, transformed to the first camera."""
     confidence = 1.0 + 0.1 * tracks.depths / np.sqrt(tracks.var_depths)
     usable = np.nan_to_num(confidence) >= MIN_CONFIDENCE
-    parts = [
-        (k, points)
-        for k in range(len(Ts_c0_c))
-        if len(points := _best_in_cells(tracks.xy[:, k], confidence[:, k], usable[:, k]))
-    ]
-    if not parts:
-        nothing = np.empty(0)
-        return PointMap(
-            np.empty(0, dtype=np.intp), np.empty((0, 2)), nothing, np.empty((0, 3)), nothing
-        )
-    k = np.concatenate([np.full(len(points), number) for number, points in parts])
-    points = np.concatenate([points for _, points in parts])
+    every = np.arange(len(Ts_c0_c))
+    best = [_best_in_cells(tracks.xy[:, k], confidence[:, k], usable[:, k]) for k in every]
+    k, points = np.repeat(every, [len(one) for one in best]), np.concatenate(best)
     xy, depth = tracks.xy[points, k], tracks.depths[points, k]
     in_camera = np.column_stack([xy * depth[:, None], depth])
     X_c0 = np.einsum("mij,mj->mi", Ts_c0_c[k, :3, :3], in_camera) + Ts_c0_c[k, :3, 3]
@@ -135,11 +124,9 @@ class _Problem:
     region: Array
     """(m,) of each point."""
 
-    T_b_c: Array
     bundle: ba.Bundle
     """IMU factors and priors."""
 
-    infos: Array
     scale: float
     """Prior mean of all scales."""
 
@@ -157,12 +144,23 @@ def refine(segment: Segment, points: PointMap, x: ba.BundleState, scale: float) 
     nothing = ba.observations(
         segment.tracks, segment.T_b_c, np.zeros(len(segment.tracks), dtype=bool), False
     )
-    pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])
-    std = PIXEL_STD / segment.tracks.focal_px
-    bundle = ba.Bundle(nothing, std, ba.cauchy(1.0), x, info, pre, segment.gravity_norm, VAR_WALK)
-    infos = ba.inertial_infos(bundle)
-    problem = _Problem(points, regions(points), segment.T_b_c, bundle, infos, scale)
-    return _minimise(problem, x, np.full(REGIONS**2, _softplus_inverse(scale)))
+    bundle = ba.inertial_bundle(segment, nothing, x, ba.cauchy(1.0), info, var_walk=VAR_WALK)
+    problem = _Problem(points, regions(points), bundle, scale)
+    size, theta = ba.SIZE * len(x.p_w_b), np.full(REGIONS**2, _softplus_inverse(scale))
+    (x, theta), now, converged, _ = ba.descend(
+        (x, theta),
+        lambda at: _linearize(problem, *at),
+        lambda at, step: (
+            at[0].moved(step[:size].reshape(-1, ba.SIZE), np.empty((0, 3))),
+            at[1] + step[size:],
+        ),
+        ITERATIONS,
+    )
+    try:
+        cov = np.asarray(np.linalg.inv(now.H), np.float64)[:size, :size]
+    except np.linalg.LinAlgError:
+        cov = None
+    return Refined(x, _softplus(theta), converged, 0.5 * now.cost / now.residuals, cov)
 
 
 def regions(points: PointMap) -> Array:
@@ -190,37 +188,15 @@ class _Equations(NamedTuple):
         return step, float(2.0 * self.b @ step - step @ self.H @ step)
 
 
-def _minimise(problem: _Problem, x: ba.BundleState, theta: Array) -> Refined:
-    size = ba.SIZE * len(x.p_w_b)
-    (x, theta), now, converged, _ = ba.descend(
-        (x, theta),
-        lambda at: _linearize(problem, *at),
-        _Equations.solve,
-        lambda at, step: (
-            at[0].moved(step[:size].reshape(-1, ba.SIZE), np.empty((0, 3))),
-            at[1] + step[size:],
-        ),
-        ITERATIONS,
-    )
-    try:
-        cov = np.asarray(np.linalg.inv(now.H), np.float64)[:size, :size]
-    except np.linalg.LinAlgError:
-        cov = None
-    return Refined(x, _softplus(theta), converged, 0.5 * now.cost / now.residuals, cov)
-
-
 def _linearize(problem: _Problem, x: ba.BundleState, theta: Array) -> _Equations:
     n, s = len(x.p_w_b), REGIONS**2
     H, b = np.zeros((n, ba.SIZE, n, ba.SIZE)), np.zeros((n, ba.SIZE))
     bundle = problem.bundle
-    assert bundle.pre is not None
-    cost = ba.add_inertial(bundle, bundle.pre, x, problem.infos, H, b) + ba.add_priors(
-        bundle, x, H, b
-    )
+    cost = ba.add_inertial(bundle, x, H, b) + ba.add_priors(bundle, x, H, b)
     size = n * ba.SIZE
     full, right = np.zeros((size + s, size + s)), np.zeros(size + s)
     full[:size, :size], right[:size] = H.reshape(size, size), b.ravel()
-    r, J = reprojection_rows(problem.points, problem.region, problem.T_b_c, x, theta)
+    r, J = reprojection_rows(problem.points, problem.region, bundle.seen.T_b_c, x, theta)
     r, J = r / bundle.std, J / bundle.std
     costs, weights = bundle.loss((r**2).sum(axis=1))
     root = np.sqrt(weights)
@@ -316,12 +292,8 @@ class LinearSolution:
         return self.residuals < INLIER
 
 
-def ff_back_end(guess: BiasGuess) -> Initializer:
+def ff_back_end(segment: Segment, guess: BiasGuess) -> Answer:
     """Back end with the bias priors of its configuration."""
-    return partial(_initialize, guess=guess)
-
-
-def _initialize(segment: Segment, guess: BiasGuess) -> Answer:
     points = stereo_point_map(segment.tracks, segment.Ts_c0_c())
     if len(points) < MIN_POINTS:
         return Answer(False, f"{len(points)} points with depth, needed {MIN_POINTS}")
@@ -422,7 +394,6 @@ def _disparity_px(segment: Segment) -> float:
 
 
 def _answer(segment: Segment, refined: Refined, reason: str) -> Answer:
-    state = ba.to_vi_state(segment, refined.state)
     spread = float(refined.scales.std())
     if not reason and not refined.converged:
         reason = "the optimization did not converge"
@@ -430,6 +401,4 @@ def _answer(segment: Segment, refined: Refined, reason: str) -> Answer:
         reason = f"cost of {refined.cost_per_residual:.2f} a residual, needed {MAX_COST:g} at most"
     if not reason and spread > MAX_SCALE_STD:
         reason = f"scales of regions spread by {spread:.2f}, needed {MAX_SCALE_STD:g} at most"
-    if refined.cov is None:
-        return Answer(False, reason or "the covariance is singular", state)
-    return Answer(not reason, reason, state, ba.to_posterior(segment, refined.state, refined.cov))
+    return ba.answer_of(segment, refined.state, refined.cov, reason)

@@ -11,7 +11,6 @@ left out: a number of iterations can take its place. Two cameras, as in its EuRo
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from maci2_lab.baselines.alignment import (
     solve_on_sphere,
     with_norm,
 )
-from maci2_lab.baselines.segment import Answer, Initializer, Segment, stage
+from maci2_lab.baselines.segment import Answer, Segment, stage
 
 
 @dataclass(frozen=True)
@@ -106,11 +105,10 @@ MAX_STATIC_STD = 1.5
 """[m/s^2]"""
 
 ITERATIONS = 50
-PIXEL_STD = 1.0
 STD_GYRO_BIAS, STD_ACC_BIAS = 0.05, 0.10
 VAR_WALK = np.array([1.9393e-5**2] * 3 + [3.0e-3**2] * 3)
-INFLATION_ROTATION, INFLATION_VELOCITY = 10.0, 100.0
-INFLATION_GYRO_BIAS, INFLATION_ACC_BIAS = 10.0, 100.0
+INFLATION = np.repeat([10.0, 1.0, 100.0, 10.0, 100.0], 3)
+"""(15,) factors on the covariance of a keyframe."""
 
 
 @dataclass(frozen=True)
@@ -147,13 +145,9 @@ def openvins_static(segment: Segment) -> Answer:
 
 
 def openvins_dynamic(
-    guess: BiasGuess, iterations: int = ITERATIONS, stereo: bool = True
-) -> Initializer:
-    """Dynamic initializer with a bias guess; without iterations only its linear part."""
-    return partial(_dynamic, guess=guess, iterations=iterations, stereo=stereo)
-
-
-def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) -> Answer:
+    segment: Segment, guess: BiasGuess, iterations: int = ITERATIONS, stereo: bool = True
+) -> Answer:
+    """Dynamic initialization with a bias guess; without iterations only its linear part."""
     tracks = segment.tracks
     chosen = ba.longest(tracks, MAX_FEATURES, MIN_VIEWS)
     reason = _rejection(segment, int(chosen.sum()))
@@ -174,45 +168,20 @@ def _dynamic(segment: Segment, guess: BiasGuess, iterations: int, stereo: bool) 
     if iterations == 0:
         return Answer(not reason, reason, state)
     start = start.with_points(start.points_w[valid])
-    result = _maximum_likelihood(segment, take(seen, valid), start, iterations)
+    priors = ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
+    seen = take(seen, valid)
+    bundle = ba.inertial_bundle(segment, seen, start, ba.cauchy(1.0), priors, var_walk=VAR_WALK)
+    result = ba.adjust(bundle, start, iterations)
     if not result.converged:
         reason = reason or f"the optimization did not converge in {iterations} iterations"
-    return _answer(segment, result, reason)
+    cov = None if result.cov is None else _inflated(result.cov)
+    return ba.answer_of(segment, result.state, cov, reason)
 
 
-def _maximum_likelihood(
-    segment: Segment, seen: ba.Observations, start: ba.BundleState, iterations: int
-) -> ba.BundleResult:
-    """Maximum-likelihood estimate from the linear solution and the bias guess."""
-    bundle = ba.Bundle(
-        seen,
-        PIXEL_STD / segment.tracks.focal_px,
-        ba.cauchy(1.0),
-        start,
-        ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS),
-        raw_motion(segment, start.gyro_bias[0], start.acc_bias[0]),
-        segment.gravity_norm,
-        VAR_WALK,
-    )
-    return ba.adjust(bundle, start, iterations)
-
-
-def _answer(segment: Segment, result: ba.BundleResult, reason: str) -> Answer:
-    state = ba.to_vi_state(segment, result.state)
-    if result.cov is None:
-        return Answer(False, reason or "the covariance is singular", state)
-    n = len(result.state.p_w_b)
-    factors = np.ones((n, ba.SIZE))
-    for part, factor in (
-        (ba.PHI, INFLATION_ROTATION),
-        (ba.VELOCITY, INFLATION_VELOCITY),
-        (ba.GYRO_BIAS, INFLATION_GYRO_BIAS),
-        (ba.ACC_BIAS, INFLATION_ACC_BIAS),
-    ):
-        factors[:, part] = np.sqrt(factor)
-    scale = factors.ravel()
-    posterior = ba.to_posterior(segment, result.state, scale[:, None] * result.cov * scale)
-    return Answer(not reason, reason, state, posterior)
+def _inflated(cov: Array) -> Array:
+    """Covariance of the keyframes (15 n, 15 n), inflated as its initializer does."""
+    scale = np.tile(np.sqrt(INFLATION), len(cov) // ba.SIZE)
+    return np.asarray(scale[:, None] * cov * scale, np.float64)
 
 
 def _rejection(segment: Segment, features: int) -> str:

@@ -1,11 +1,13 @@
 """ORB-SLAM3 and Stereo-NEC."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from maci2.estimator import VIState
 from maci2.geometry import skew, so3_exp
+from maci2.geometry.se3 import stack_poses
 from maci2.imu import ALPHA, BETA, Preintegrated, preintegrate
 from maci2.types import NS, Array
 from maci2_lab.baselines import bundle_adjustment as ba
@@ -89,7 +91,7 @@ def optimize(pre: Preintegrated, Ts_c0_b: Array, x: Unknowns, gravity_norm: floa
     damping, growth = FIRST_DAMPING, 2.0
     for _ in range(MAX_ITERATIONS):
         for _ in range(MAX_TRIALS):
-            step = _damped_step(H, b, damping)
+            step = np.asarray(np.linalg.solve(H + damping * np.eye(len(b)), b), np.float64)
             tried = x.moved(step)
             H_new, b_new, cost_new = _linearize(pre, Ts_c0_b, tried, gravity_norm, info)
             gain = (cost - cost_new) / float(step @ (damping * step + b) + 1e-3)
@@ -103,10 +105,6 @@ def optimize(pre: Preintegrated, Ts_c0_b: Array, x: Unknowns, gravity_norm: floa
         if np.abs(step).max() < STEP_TOLERANCE:
             return x
     return x
-
-
-def _damped_step(H: Array, b: Array, damping: float) -> Array:
-    return np.asarray(np.linalg.solve(H + damping * np.eye(len(b)), b), dtype=np.float64)
 
 
 def informations(covs: Array) -> Array:
@@ -127,17 +125,15 @@ def linearized(
     states = ba.BundleState(*poses, x.v_c0, gyro_bias, acc_bias, np.empty((0, 3)))
     r, J = ba.inertial(pre, gravity_norm * x.R_c0_g @ DOWN, states)
     by_velocity = np.zeros((n - 1, 9, n, 3))
-    by_velocity[k, :, k], by_velocity[k, :, k + 1] = (
-        J[:, :, ba.VELOCITY],
-        J[:, :, ba.SIZE :][:, :, ba.VELOCITY],
-    )
+    by_velocity[k, :, k] = J[:, :, ba.VELOCITY]
+    by_velocity[k, :, k + 1] = J[:, :, ba.SIZE :][:, :, ba.VELOCITY]
     # R Exp(t) DOWN = R DOWN - R [DOWN]x t.
     dt, gravity_D_tilt = pre.dt[:, None, None], -gravity_norm * (x.R_c0_g @ skew(DOWN))[:, :2]
     by_tilt = np.zeros((n - 1, 9, 2))
     by_tilt[:, BETA] = -dt * np.swapaxes(poses[0][:-1], 1, 2) @ gravity_D_tilt
     by_tilt[:, ALPHA] = 0.5 * dt * by_tilt[:, BETA]
-    by_bias = J[:, :, ba.GYRO_BIAS.start : ba.ACC_BIAS.stop]
-    return r, np.concatenate([by_velocity.reshape(n - 1, 9, -1), by_bias, by_tilt], axis=2)
+    parts = [by_velocity.reshape(n - 1, 9, -1), J[:, :, ba.BIASES], by_tilt]
+    return r, np.concatenate(parts, axis=2)
 
 
 def _linearize(
@@ -187,7 +183,6 @@ def acceleration_change(segment: Segment) -> float:
 
 
 POINTS = 150
-PIXEL_STD = 1.0
 HUBER = float(np.sqrt(5.991))
 ITERATIONS = 100
 
@@ -204,21 +199,20 @@ def orbslam3_full(segment: Segment) -> Answer:
     """
     Ts_c0_b = map_poses(segment)
     state = inertial_only(segment, Ts_c0_b, np.zeros(3))
-    found = full_inertial(segment, state)
+    found = full_bundle(segment, ba.from_vi_state(state))
     reason = rejection(segment)
-    return Answer(not reason, reason, found)
+    return Answer(not reason, reason, ba.to_vi_state(segment, found))
 
 
 @stage("structure")
 def map_poses(segment: Segment) -> Array:
     """(n, 4, 4) T_c0_b of a stereo map: vision alone adjusted, from the relative poses."""
     Ts_c0_b = segment.Ts_c0_b()
-    found = ba.visual_bundle(
-        segment, ba.poses_as_state(segment, Ts_c0_b), PIXEL_STD, HUBER, True, POINTS
-    )
-    Ts = np.tile(np.eye(4), (len(Ts_c0_b), 1, 1))
-    Ts[:, :3, :3], Ts[:, :3, 3] = found.Rs_w_b, found.p_w_b
-    return Ts_c0_b[0] @ Ts
+    chosen = ba.longest(segment.tracks, POINTS, 2)
+    seen, start = ba.with_points(segment, ba.poses_as_state(Ts_c0_b), chosen, stereo=True)
+    std, fixed = ba.PIXEL_STD / segment.tracks.focal_px, ba.fixed_pose(len(Ts_c0_b), 0)
+    found = ba.adjust(ba.Bundle(seen, std, ba.huber(HUBER), start, fixed=fixed), start, 20).state
+    return Ts_c0_b[0] @ stack_poses(found.Rs_w_b, found.p_w_b)
 
 
 @stage("inertial-only")
@@ -232,28 +226,21 @@ def inertial_only(segment: Segment, Ts_c0_b: Array, gyro_bias: Array) -> VIState
     return segment.state(gravity_c0, velocity_b, x.bias_gyro, x.bias_acc, Ts_c0_b)
 
 
-def full_inertial(segment: Segment, state: VIState) -> VIState:
-    """The full inertial bundle adjustment from a state."""
-    return ba.to_vi_state(segment, full_bundle(segment, ba.from_vi_state(state)))
-
-
 def full_bundle(segment: Segment, x: ba.BundleState) -> ba.BundleState:
     """Full inertial bundle adjustment with one bias of each sensor for all keyframes."""
     tracks = segment.tracks
     seen, x = ba.with_points(segment, x, ba.longest(tracks, POINTS, 2), stereo=True)
-    pre = raw_motion(segment, x.gyro_bias[0], x.acc_bias[0])
-    bundle = ba.Bundle(
+    bundle = ba.inertial_bundle(
+        segment,
         seen,
-        PIXEL_STD / tracks.focal_px,
-        ba.huber(HUBER),
         x,
+        ba.huber(HUBER),
         ba.gauge_information(),
-        pre,
-        segment.gravity_norm,
-        np.zeros(6),
-        np.array([INFO_GYRO_BIAS] * 3 + [INFO_ACC_BIAS] * 3),
-        infos=informations(pre.cov),
+        var_walk=np.zeros(6),
+        info_bias=np.array([INFO_GYRO_BIAS] * 3 + [INFO_ACC_BIAS] * 3),
     )
+    assert bundle.pre is not None
+    bundle = replace(bundle, infos=informations(bundle.pre.cov))
     return ba.adjust(bundle, x, ITERATIONS).state
 
 
@@ -287,7 +274,7 @@ def stereo_nec(segment: Segment) -> Answer:
     seen, x = ba.with_points(
         segment, ba.from_vi_state(state), ba.longest(tracks, POINTS, 2), stereo=True
     )
-    x = adjust_positions(seen, rotated_by_gyroscope(segment, x), PIXEL_STD / tracks.focal_px)
+    x = adjust_positions(seen, rotated_by_gyroscope(segment, x), ba.PIXEL_STD / tracks.focal_px)
     reason = rejection(segment)
     return Answer(not reason, reason, ba.to_vi_state(segment, full_bundle(segment, x)))
 
@@ -298,9 +285,7 @@ def rotated_by_gyroscope(segment: Segment, x: ba.BundleState) -> ba.BundleState:
     R_w_b0 = x.Rs_w_b[0]
     gravity_w = np.array([0.0, 0.0, -segment.gravity_norm])
     v_w = x.v_w[0] + motion.t[:, None] * gravity_w + motion.beta @ R_w_b0.T
-    return ba.BundleState(
-        R_w_b0 @ motion.Rs_b0_b, x.p_w_b, v_w, x.gyro_bias, x.acc_bias, x.points_w
-    )
+    return replace(x, Rs_w_b=R_w_b0 @ motion.Rs_b0_b, v_w=v_w)
 
 
 def adjust_positions(seen: ba.Observations, x: ba.BundleState, std: float) -> ba.BundleState:

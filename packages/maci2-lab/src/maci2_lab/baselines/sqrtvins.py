@@ -14,7 +14,6 @@ camera's time offset is left out.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from maci2_lab.baselines import bundle_adjustment as ba
 from maci2_lab.baselines.alignment import IntegratedMotion, integrated, raw_motion, solve_on_sphere
 from maci2_lab.baselines.epipolar import bearing_pairs, fit_bias, plain
 from maci2_lab.baselines.openvins import VAR_WALK, BiasGuess, take
-from maci2_lab.baselines.segment import Answer, Initializer, Segment, stage
+from maci2_lab.baselines.segment import Answer, Segment, stage
 
 MAX_FEATURES = 50
 MIN_FEATURES = {False: 20, True: 30}
@@ -35,7 +34,6 @@ MIN_MATCHES = 5
 MAX_REPROJECTION_PX = 3.0
 OUTLIER_STDS = 3.0
 ITERATIONS = 10
-PIXEL_STD = 1.0
 STD_ROTATION, STD_VELOCITY, STD_GYRO_BIAS, STD_ACC_BIAS = 0.1, 1.0, 0.01, 0.05
 
 
@@ -62,12 +60,8 @@ class Views:
     """(m, p) points seen in both."""
 
 
-def sqrtvins(stereo: bool, guess: BiasGuess) -> Initializer:
-    """Initializer for one camera or two, with the bias priors of its configuration."""
-    return partial(_initialize, stereo=stereo, guess=guess)
-
-
-def _initialize(segment: Segment, stereo: bool, guess: BiasGuess) -> Answer:
+def sqrtvins(segment: Segment, stereo: bool, guess: BiasGuess) -> Answer:
+    """Initialization by one camera or two, with the bias priors of its configuration."""
     views = all_views(segment, stereo)
     gyro_bias = estimate_gyro_bias(segment, views, np.array(guess.gyro))
     acc_bias = np.array(guess.acc)
@@ -183,15 +177,13 @@ def _map(segment: Segment, state: VIState, stereo: bool) -> Answer:
     info = ba.gauge_information(STD_GYRO_BIAS, STD_ACC_BIAS)
     info[0:2] = STD_ROTATION**-2
     info[ba.VELOCITY] = STD_VELOCITY**-2
-    pre = raw_motion(segment, state.gyro_bias, state.acc_bias)
-    std = PIXEL_STD / tracks.focal_px
-    bundle = ba.Bundle(seen, std, ba.squares, start, info, pre, segment.gravity_norm, VAR_WALK)
+    bundle = ba.inertial_bundle(segment, seen, start, ba.squares, info, var_walk=VAR_WALK)
     needed = MIN_FEATURES[stereo]
     if len(start.points_w) < needed:
         reason = f"{len(start.points_w)} points could be triangulated, needed {needed}"
         return Answer(False, reason, state)
     result = ba.adjust(bundle, start, ITERATIONS)
-    fine = ba.well_reprojected(bundle, result.state, tracks.focal_px, MAX_REPROJECTION_PX)
+    fine = ba.reprojection_px(bundle, result.state, tracks.focal_px) < MAX_REPROJECTION_PX
     if int(fine.sum()) < needed:
         reason = (
             f"{int(fine.sum())} points reproject within {MAX_REPROJECTION_PX:g} px, needed {needed}"
@@ -200,7 +192,4 @@ def _map(segment: Segment, state: VIState, stereo: bool) -> Answer:
     if not fine.all():
         start = result.state.with_points(result.state.points_w[fine])
         result = ba.adjust(replace(bundle, seen=take(seen, fine)), start, ITERATIONS)
-    found = ba.to_vi_state(segment, result.state)
-    if result.cov is None:
-        return Answer(False, "the covariance is singular", found)
-    return Answer(True, "", found, ba.to_posterior(segment, result.state, result.cov))
+    return ba.answer_of(segment, result.state, result.cov)

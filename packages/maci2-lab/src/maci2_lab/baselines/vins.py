@@ -1,13 +1,12 @@
 """VINS-Mono: alignment, structure from motion, and extrinsic rotation."""
 
-from dataclasses import dataclass
-
 import cv2
 import numpy as np
 
 from maci2.feature_tracks.track_adjustment import triangulate
 from maci2.feature_tracks.tracks import FeatureTracks
-from maci2.geometry import se3, se3_inv, so3_log
+from maci2.geometry import se3, se3_inv, skew, so3_log
+from maci2.geometry.se3 import stack_poses
 from maci2.imu import Preintegrated
 from maci2.types import Array, Mask
 from maci2.vision import RelativePoses
@@ -137,17 +136,9 @@ MAX_COST = 5e-3
 """Cost up to which a solution that did not converge is accepted."""
 
 
-@dataclass(frozen=True)
-class VisualStructure:
-    """Poses up to scale, or the reason why there are none."""
-
-    Ts_c0_c: Array | None
-    reason: str = ""
-
-
 @stage("structure")
-def reconstruct(tracks: FeatureTracks) -> VisualStructure:
-    """Poses of the left cameras from their tracks alone.
+def reconstruct(tracks: FeatureTracks) -> tuple[Array | None, str]:
+    """Poses of the left cameras up to scale from their tracks alone, or why there are none.
 
     Structure from motion of one camera as in VINS-Mono: poses of all keyframes up to scale.
 
@@ -158,26 +149,58 @@ def reconstruct(tracks: FeatureTracks) -> VisualStructure:
     """
     pair = _first_pair(tracks)
     if pair is None:
-        return VisualStructure(None, "no keyframe has enough parallax to the newest one")
+        return None, "no keyframe has enough parallax to the newest one"
     first, T_first_newest = pair
     newest = len(tracks.stamps_ns) - 1
-    Ts = np.tile(np.eye(4), (newest + 1, 1, 1))
-    Ts[newest] = T_first_newest
-    points, known = np.zeros((len(tracks), 3)), np.zeros(len(tracks), dtype=bool)
-    _extend(tracks, Ts, points, known, (first, newest))
+    found = _Map(tracks)
+    found.Ts[newest] = T_first_newest
+    found.extend(first, newest)
     for k in (*range(first + 1, newest), *range(first - 1, -1, -1)):
         forward = k > first
-        before = Ts[k - 1] if forward else Ts[k + 1]
-        which = tracks.seen[:, k] & known
-        found = pose_by_pnp(points[which], tracks.xy[which, k], before, MIN_PNP)
-        if found is None:
-            return VisualStructure(None, f"keyframe {k} sees fewer than {MIN_PNP} known points")
-        Ts[k] = found
-        _extend(tracks, Ts, points, known, (k, newest) if forward else (k, first))
+        before = found.Ts[k - 1] if forward else found.Ts[k + 1]
+        which = tracks.seen[:, k] & found.known
+        T = pose_by_pnp(found.points[which], tracks.xy[which, k], before, MIN_PNP)
+        if T is None:
+            return None, f"keyframe {k} sees fewer than {MIN_PNP} known points"
+        found.Ts[k] = T
+        found.extend(k, newest if forward else first)
     for k in range(first + 1, newest):
-        _extend(tracks, Ts, points, known, (first, k))
-    _extend_rest(tracks, Ts, points, known)
-    return _adjusted(tracks, Ts, points, known, first)
+        found.extend(first, k)
+    found.extend_rest()
+    return _adjusted(found, first)
+
+
+class _Map:
+    """Poses of the keyframes and the points triangulated so far."""
+
+    def __init__(self, tracks: FeatureTracks) -> None:
+        self.tracks = tracks
+        self.Ts = np.tile(np.eye(4), (len(tracks.stamps_ns), 1, 1))
+        self.points, self.known = np.zeros((len(tracks), 3)), np.zeros(len(tracks), dtype=bool)
+
+    def extend(self, *views: int) -> None:
+        """Triangulate points that two keyframes observe."""
+        which = np.zeros_like(self.tracks.seen)
+        which[:, views] = self.tracks.seen[:, views].all(axis=1, keepdims=True)
+        self._triangulate(which)
+
+    def extend_rest(self) -> None:
+        """Triangulate the remaining points from the first and last keyframe that observe them."""
+        seen = self.tracks.seen
+        which, rows = np.zeros_like(seen), np.flatnonzero(seen.sum(axis=1) >= 2)
+        which[rows, seen[rows].argmax(axis=1)] = True
+        which[rows, seen.shape[1] - 1 - seen[rows, ::-1].argmax(axis=1)] = True
+        self._triangulate(which)
+
+    def _triangulate(self, which: Mask) -> None:
+        """Triangulate unknown points from the views of `which` (p, n)."""
+        rows = np.flatnonzero(which.any(axis=1) & ~self.known)
+        if len(rows) == 0:
+            return
+        bearings = np.nan_to_num(self.tracks.bearings[rows])
+        rays = np.einsum("kij,pkj->pki", self.Ts[:, :3, :3], bearings)
+        found, fine = triangulate(rays, self.Ts[:, :3, 3], which[rows])
+        self.points[rows[fine]], self.known[rows[fine]] = found[fine], True
 
 
 def _first_pair(tracks: FeatureTracks) -> tuple[int, Array] | None:
@@ -224,52 +247,20 @@ def pose_by_pnp(points: Array, xy: Array, T_before: Array, min_points: int) -> A
     return se3_inv(se3(R, np.asarray(translation, np.float64).ravel()))
 
 
-def _extend(
-    tracks: FeatureTracks, Ts: Array, points: Array, known: Mask, views: tuple[int, int]
-) -> None:
-    """Triangulate points that two keyframes observe."""
-    new = tracks.seen[:, views[0]] & tracks.seen[:, views[1]] & ~known
-    which = np.zeros_like(tracks.seen)
-    for view in views:
-        which[new, view] = True
-    _triangulate(tracks, Ts, points, known, which)
-
-
-def _extend_rest(tracks: FeatureTracks, Ts: Array, points: Array, known: Mask) -> None:
-    """Triangulate the remaining points from the first and last keyframe that observe them."""
-    new = ~known & (tracks.seen.sum(axis=1) >= 2)
-    which = np.zeros_like(tracks.seen)
-    rows = np.flatnonzero(new)
-    which[rows, tracks.seen[rows].argmax(axis=1)] = True
-    which[rows, tracks.seen.shape[1] - 1 - tracks.seen[rows, ::-1].argmax(axis=1)] = True
-    _triangulate(tracks, Ts, points, known, which)
-
-
-def _triangulate(tracks: FeatureTracks, Ts: Array, points: Array, known: Mask, which: Mask) -> None:
-    rows = np.flatnonzero(which.any(axis=1))
-    if len(rows) == 0:
-        return
-    rays = np.einsum("kij,pkj->pki", Ts[:, :3, :3], np.nan_to_num(tracks.bearings[rows]))
-    found, fine = triangulate(rays, Ts[:, :3, 3], which[rows])
-    points[rows[fine]], known[rows[fine]] = found[fine], True
-
-
-def _adjusted(
-    tracks: FeatureTracks, Ts: Array, points: Array, known: Mask, first: int
-) -> VisualStructure:
-    n = len(Ts)
+def _adjusted(found: _Map, first: int) -> tuple[Array | None, str]:
+    """Poses in the first camera by a bundle adjustment that fixes one pose and the scale."""
+    n, tracks = len(found.Ts), found.tracks
     nothing = np.zeros((n, 3))
-    start = ba.BundleState(Ts[:, :3, :3], Ts[:, :3, 3], nothing, nothing, nothing, points[known])
+    poses = found.Ts[:, :3, :3], found.Ts[:, :3, 3]
+    start = ba.BundleState(*poses, nothing, nothing, nothing, found.points[found.known])
     fixed = ba.fixed_pose(n, first)
     fixed[n - 1, 3:6] = True
-    seen = ba.observations(tracks, np.eye(4), known, stereo=False)
-    bundle = ba.Bundle(seen, 1.0, ba.squares, start, fixed=fixed)
-    result = ba.adjust(bundle, start, ITERATIONS)
+    seen = ba.observations(tracks, np.eye(4), found.known, stereo=False)
+    result = ba.adjust(ba.Bundle(seen, 1.0, ba.squares, start, fixed=fixed), start, ITERATIONS)
     if not result.converged and 0.5 * result.cost >= MAX_COST:
-        return VisualStructure(None, "the bundle adjustment did not converge")
-    found = np.tile(np.eye(4), (n, 1, 1))
-    found[:, :3, :3], found[:, :3, 3] = result.state.Rs_w_b, result.state.p_w_b
-    return VisualStructure(se3_inv(np.ascontiguousarray(found[0])) @ found)
+        return None, "the bundle adjustment did not converge"
+    Ts = stack_poses(result.state.Rs_w_b, result.state.p_w_b)
+    return se3_inv(np.ascontiguousarray(Ts[0])) @ Ts, ""
 
 
 def vins_mono(segment: Segment) -> Answer:
@@ -288,10 +279,10 @@ def vins_mono_fixed(segment: Segment) -> Answer:
 
 
 def _own_structure(segment: Segment, clear_each_time: bool) -> Answer:
-    structure = reconstruct(segment.tracks)
-    if structure.Ts_c0_c is None:
-        return Answer(False, structure.reason)
-    return align(segment, structure.Ts_c0_c, clear_each_time)
+    Ts_c0_c, reason = reconstruct(segment.tracks)
+    if Ts_c0_c is None:
+        return Answer(False, reason)
+    return align(segment, Ts_c0_c, clear_each_time)
 
 
 MIN_STEPS = 10
@@ -343,7 +334,7 @@ def quaternion(R: Array) -> Array:
 
 def rotation(q_wxyz: Array) -> Array:
     w, v = q_wxyz[0], q_wxyz[1:]
-    return np.asarray((w * w - v @ v) * np.eye(3) + 2.0 * np.outer(v, v) + 2.0 * w * _skew(v))
+    return np.asarray((w * w - v @ v) * np.eye(3) + 2.0 * np.outer(v, v) + 2.0 * w * skew(v))
 
 
 def left_product(q_wxyz: Array) -> Array:
@@ -360,9 +351,5 @@ def _product_matrix(q_wxyz: Array, sign: float) -> Array:
     w, v = q_wxyz[0], q_wxyz[1:]
     matrix = np.empty((4, 4))
     matrix[0, 0], matrix[0, 1:], matrix[1:, 0] = w, -v, v
-    matrix[1:, 1:] = w * np.eye(3) + sign * _skew(v)
+    matrix[1:, 1:] = w * np.eye(3) + sign * skew(v)
     return matrix
-
-
-def _skew(v: Array) -> Array:
-    return np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])

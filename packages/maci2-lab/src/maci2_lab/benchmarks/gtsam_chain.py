@@ -1,7 +1,5 @@
 """A chain solved and timed with GTSAM: CombinedImuFactor and marker priors."""
 
-from dataclasses import dataclass
-from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -20,28 +18,10 @@ from maci2.imu import datasheet_model
 from maci2.sensors import Recording, truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS, Array
-from maci2_lab.benchmarks.gtsam_problem import gtsam_optimise, import_gtsam
+from maci2_lab.benchmarks.gtsam_problem import alternate, gtsam_optimise, import_gtsam
 
 MARKER_STD = 0.01
 """Standard deviation of marker positions [m] and orientations [rad]."""
-
-
-@dataclass(frozen=True)
-class ChainTimes:
-    """Median times of Levenberg-Marquardt on one chain [s], on one core."""
-
-    ours_s: float
-    gtsam_s: float
-    """NaN if GTSAM was not run."""
-
-
-@dataclass(frozen=True)
-class GtsamChain:
-    """GTSAM's optimum as states of the chain."""
-
-    states: States
-    cost: float
-    iterations: int
 
 
 def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[Problem, States]:
@@ -74,59 +54,30 @@ def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[Problem
     return problem, states
 
 
-def time_chains(repeats: int = 3) -> tuple[ChainTimes, ChainTimes]:
-    """Times on 1000 states with GTSAM, and on 10 000 states without."""
+def time_chains(repeats: int = 3) -> tuple[float, float, float]:
+    """Median times of Levenberg-Marquardt [ms], on one core and from the same initial guess: on
+    1000 states, by GTSAM on the same, and on 10 000 states."""
     recording = simulate(SimulationConfig(kind="drone", duration_s=520.0, seed=3))
-    return (
-        _time_chain(*chain_of(recording, 1000), repeats, with_gtsam=True),
-        _time_chain(*chain_of(recording, 10_000), repeats, with_gtsam=False),
+    short, long = chain_of(recording, 1000), chain_of(recording, 10_000)
+    start, start_long = (evaluated(*chain, shared_parameters()) for chain in (short, long))
+    theirs = gtsam_chain(*short)
+    ours_ms, gtsam_ms = alternate(
+        (lambda: optimized(start), lambda: gtsam_optimise(*theirs)), repeats
     )
+    (long_ms,) = alternate((lambda: optimized(start_long),), repeats)
+    return ours_ms, gtsam_ms, long_ms
 
 
-def _time_chain(problem: Problem, states: States, repeats: int, with_gtsam: bool) -> ChainTimes:
-    """Both solvers on one problem, from the same initial guess."""
-    start = evaluated(problem, states, shared_parameters())
-    ours, theirs = [], []
-    graph, values = gtsam_chain(problem, states) if with_gtsam else (None, None)
-    for _ in range(repeats + 1):
-        begin = thread_time()
-        optimized(start)
-        ours.append(thread_time() - begin)
-        if graph is not None:
-            begin = thread_time()
-            gtsam_optimise(graph, values)
-            theirs.append(thread_time() - begin)
-    # The first may have compiled.
-    return ChainTimes(
-        float(np.median(ours[1:])), float(np.median(theirs[1:])) if theirs else float("nan")
-    )
-
-
-def solve_chain_with_gtsam(problem: Problem, states: States) -> GtsamChain:
-    """Their optimum of the same measurements: marker positions and orientations, and IMU."""
-    graph, values = gtsam_chain(problem, states)
-    optimum = gtsam_optimise(graph, values)
-    X, V, B = _symbols()
-    n, values = len(states.v_w), optimum.values
-    biases = [values.atConstantBias(B(k)) for k in range(n)]
-    found = States(
-        np.array([values.atPose3(X(k)).matrix() for k in range(n)]),
-        np.array([values.atVector(V(k)) for k in range(n)]),
-        np.array([bias.gyroscope() for bias in biases]),
-        np.array([bias.accelerometer() for bias in biases]),
-    )
-    return GtsamChain(found, optimum.cost, optimum.iterations)
-
-
-def _symbols() -> tuple[Any, Any, Any]:
-    symbols = import_gtsam().symbol_shorthand
-    return symbols.X, symbols.V, symbols.B
+def symbols() -> tuple[Any, Any, Any]:
+    """Functions that give the keys of pose, velocity and biases of a state."""
+    shorthand = import_gtsam().symbol_shorthand
+    return shorthand.X, shorthand.V, shorthand.B
 
 
 def gtsam_chain(problem: Problem, states: States) -> tuple[Any, Any]:
     """Their graph and values; markers must be at the states' own timestamps, world level."""
     gtsam = import_gtsam()
-    X, V, B = _symbols()
+    X, V, B = symbols()
     graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
     stamps_ns = problem.stamps_ns
     for k in range(len(stamps_ns)):
@@ -146,7 +97,7 @@ def gtsam_chain(problem: Problem, states: States) -> tuple[Any, Any]:
 
 def _add_markers(problem: Problem, graph: Any) -> None:
     gtsam = import_gtsam()
-    X = _symbols()[0]
+    X = symbols()[0]
     positions, orientations = problem.positions, problem.orientations
     if positions is not None:
         at = np.searchsorted(problem.stamps_ns, positions.stamps_ns)
@@ -163,7 +114,7 @@ def _add_markers(problem: Problem, graph: Any) -> None:
 def _add_bias_prior(problem: Problem, graph: Any) -> None:
     """The first state's biases; ours [gyro, acc], theirs [acc, gyro]."""
     gtsam = import_gtsam()
-    B = _symbols()[2]
+    B = symbols()[2]
     for prior in problem.priors:
         precisions = np.diag(prior.info)[[12, 13, 14, 9, 10, 11]]
         mean = gtsam.imuBias.ConstantBias(prior.state.bias_acc[0], prior.state.bias_gyro[0])

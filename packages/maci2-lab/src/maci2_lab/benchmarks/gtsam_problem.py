@@ -1,7 +1,7 @@
 """The same window solved by GTSAM, for comparison of results and times.
 
 GTSAM is an optional dependency of development. Its preintegration, the construction of its graph
-and its optimisation are timed apart.
+and its optimisation are functions of their own, so that they can be timed apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,29 +76,8 @@ class GtsamProblem:
 
 
 @dataclass(frozen=True)
-class GtsamTimes:
-    """Medians over the repetitions [s]."""
-
-    preintegrate_s: float
-    """All samples of the window, with covariance and bias derivatives."""
-
-    binding_s: float
-    """The part of `preintegrate_s` that is Python handing over arrays, not GTSAM integrating:
-    measured with calls that compute nothing."""
-
-    build_s: float
-    """Factors from preintegrated measurements, and the initial guess."""
-
-    optimise_s: float
-    """Levenberg-Marquardt alone."""
-
-
-@dataclass(frozen=True)
 class GtsamResult:
-    """Result of GTSAM and the time it took."""
-
-    Ts_c0_b: Array
-    """(m + 1, 4, 4)"""
+    """Result of GTSAM."""
 
     v_c0: Array
     """(m + 1, 3) [m/s]"""
@@ -109,33 +88,36 @@ class GtsamResult:
     bias_gyro: Array
     """(3,) [rad/s]"""
 
-    bias_acc: Array
-    """(3,) [m/s^2]"""
-
-    cost: float
-    """Sum of squared whitened residuals (GTSAM's error is half of it)."""
-
-    iterations: int
-    times: GtsamTimes
-
-
-@dataclass(frozen=True)
-class GtsamOptimum:
-    """Final values of an optimization, as GTSAM's own objects."""
-
-    values: Any
-    cost: float
-    iterations: int
+    binding_ms: float
+    """Part of preintegration that is Python handing over arrays, not GTSAM integrating: measured
+    with calls that compute nothing [ms]."""
 
 
 def solve_with_gtsam(problem: GtsamProblem, repeats: int = 1) -> GtsamResult:
-    """Preintegrate, build and optimise, each `repeats` times and timed apart."""
-    preintegrated, preintegrate_s = _timed(lambda: gtsam_preintegrate(problem), repeats)
-    (graph, start), build_s = _timed(lambda: gtsam_build(problem, preintegrated), repeats)
-    optimum, optimise_s = _timed(lambda: gtsam_optimise(graph, start), repeats)
-    _, binding_s = _timed(lambda: _hand_over(problem), repeats)
-    times = GtsamTimes(preintegrate_s, binding_s, build_s, optimise_s)
-    return _result(problem, optimum, times)
+    """Preintegrate, build and optimise; Python's binding is timed `repeats` times."""
+    values, _ = gtsam_optimise(*gtsam_build(problem, gtsam_preintegrate(problem)))
+    (binding_ms,) = alternate((lambda: _hand_over(problem),), repeats)
+    _, velocity, bias, gravity = _keys(import_gtsam(), len(problem.Ts_c0_b))
+    return GtsamResult(
+        v_c0=np.array([values.atVector(key) for key in velocity]),
+        g_c0=np.asarray(values.atVector(gravity)),
+        bias_gyro=np.asarray(values.atConstantBias(bias).gyroscope()),
+        binding_ms=binding_ms,
+    )
+
+
+def alternate(works: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
+    """Median processor time of each [ms], called in turn so that load affects all of them; a first
+    call, which may compile, does not count."""
+    for work in works:
+        work()
+    times = np.empty((repeats, len(works)))
+    for i in range(repeats):
+        for j, work in enumerate(works):
+            began = thread_time()
+            work()
+            times[i, j] = thread_time() - began
+    return [float(time) for time in 1e3 * np.median(times, axis=0)]
 
 
 def gtsam_preintegrate(problem: GtsamProblem) -> list[Any]:
@@ -200,13 +182,14 @@ def gtsam_build(problem: GtsamProblem, preintegrated: Sequence[Any]) -> tuple[An
     return graph, values
 
 
-def gtsam_optimise(graph: Any, start: Any) -> GtsamOptimum:
-    """Levenberg-Marquardt with their default parameters: of their solvers, orderings and damping
-    schemes the fastest on these problems."""
+def gtsam_optimise(graph: Any, start: Any) -> tuple[Any, float]:
+    """Values and sum of squared whitened residuals after Levenberg-Marquardt with their default
+    parameters: of their solvers, orderings and damping schemes the fastest on these problems."""
     gtsam = import_gtsam()
     optimizer = gtsam.LevenbergMarquardtOptimizer(graph, start, gtsam.LevenbergMarquardtParams())
     values = optimizer.optimize()
-    return GtsamOptimum(values, 2.0 * optimizer.error(), optimizer.iterations())
+    # Their error is half of the sum.
+    return values, 2.0 * optimizer.error()
 
 
 def import_gtsam() -> ModuleType:
@@ -235,29 +218,3 @@ def _cov_as_gtsam(T: Array, cov_T: Array) -> Array:
     """
     Ad = se3_adj(se3_inv(T))
     return symmetrize(Ad @ cov_T @ Ad.T)[np.ix_(_SWAP, _SWAP)]
-
-
-def _timed(work: Callable[[], Any], repeats: int) -> tuple[Any, float]:
-    """Result of the last call, and the median time of a call [s]."""
-    times = np.zeros(repeats)
-    for i in range(repeats):
-        start = thread_time()
-        returned = work()
-        times[i] = thread_time() - start
-    return returned, float(np.median(times))
-
-
-def _result(problem: GtsamProblem, optimum: GtsamOptimum, times: GtsamTimes) -> GtsamResult:
-    pose, velocity, bias, gravity = _keys(import_gtsam(), len(problem.Ts_c0_b))
-    values = optimum.values
-    found_bias = values.atConstantBias(bias)
-    return GtsamResult(
-        Ts_c0_b=np.array([values.atPose3(key).matrix() for key in pose]),
-        v_c0=np.array([values.atVector(key) for key in velocity]),
-        g_c0=np.asarray(values.atVector(gravity)),
-        bias_gyro=np.asarray(found_bias.gyroscope()),
-        bias_acc=np.asarray(found_bias.accelerometer()),
-        cost=optimum.cost,
-        iterations=optimum.iterations,
-        times=times,
-    )

@@ -5,11 +5,10 @@ which others on the machine lengthen less than they do wall time.
 """
 
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
-from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from maci2.vision.covariance import Learned
 from maci2.vision.two_frame import two_frame_pose
 from maci2_lab.benchmarks.gtsam_chain import time_chains
 from maci2_lab.benchmarks.gtsam_problem import (
+    alternate,
     gtsam_build,
     gtsam_optimise,
     gtsam_preintegrate,
@@ -104,17 +104,16 @@ def run_bench(repeats: int = 50) -> BenchReport:
         against, differences, note = _against_gtsam(small, solve_small, repeats)
         comparisons += against
         notes.append(note)
-        short, long = time_chains()
-        what, ours_ms = "chain, 1000 states", 1e3 * short.ours_s
-        comparisons.append(Comparison(what, ours_ms, "GTSAM", 1e3 * short.gtsam_s))
-        comparisons.append(Comparison(what, ours_ms, "10 000 states", 1e3 * long.ours_s))
+        ours_ms, gtsam_ms, long_ms = time_chains()
+        comparisons.append(Comparison("chain, 1000 states", ours_ms, "GTSAM", gtsam_ms))
+        comparisons.append(Comparison("chain, 1000 states", ours_ms, "10 000 states", long_ms))
     except OptionError as error:
         notes.append(str(error))
     for what, ours, hundred in (
         ("joint solve, 10 keyframes", solve_small, solve_large),
         ("initialize, 10 keyframes", small.judge, large.judge),
     ):
-        short_ms, long_ms = _alternate((ours, hundred), repeats)
+        short_ms, long_ms = alternate((ours, hundred), repeats)
         comparisons.append(Comparison(what, short_ms, "100 keyframes", long_ms))
     comparisons.append(_learned_model(max(repeats // 10, 1)))
     comparisons += _vision(repeats)
@@ -128,7 +127,7 @@ def _learned_model(repeats: int) -> Comparison:
     """Two minutes of samples through the bundled `euroc` model."""
     model = load_imu_model("euroc")
     recording = simulate(SimulationConfig(kind="drone", duration_s=STREAM_S))
-    (ours_ms,) = _alternate((lambda: model.measure(recording.imu, check_mounting=False),), repeats)
+    (ours_ms,) = alternate((lambda: model.measure(recording.imu, check_mounting=False),), repeats)
     return Comparison("learned IMU model, 120 s", ours_ms, "real time", 1e3 * STREAM_S)
 
 
@@ -138,7 +137,7 @@ def smoother_speed(ride: Problem, repeats: int) -> Comparison:
     walks = (ride.imu.walk_gyro, ride.imu.walk_acc)
     config = SmootherConfig(calibration=CALIBRATED)
     stamps_ns = ride.vision.stamps_ns
-    (all_ms,) = _alternate(
+    (all_ms,) = alternate(
         (lambda: track(ride.imu, ride.vision, ride.T_b_c, walks, stamps_ns, config),), repeats
     )
     return Comparison(
@@ -150,7 +149,7 @@ def _vision(repeats: int) -> list[Comparison]:
     """Two-frame pose of 400 matches and other implementations, and the network on them."""
     matches, covs, _ = random_matches(400)
     network, features = Learned(), network_inputs(400)
-    ours, by_numpy, by_scipy, learned = _alternate(
+    ours, by_numpy, by_scipy, learned = alternate(
         (
             lambda: two_frame_pose(matches, covs, BENCH_CAMERA),
             lambda: numpy_pose(matches, covs),
@@ -204,7 +203,7 @@ def _against_gtsam(
     )
     comparisons = []
     for what, ours, other, other_work in pairs:
-        ours_ms, other_ms = _alternate((ours, other_work), repeats)
+        ours_ms, other_ms = alternate((ours, other_work), repeats)
         comparisons.append(Comparison(what, ours_ms, other, other_ms))
     found = solve_with_gtsam(theirs, repeats=max(repeats // 4, 1))
     solution = solve()
@@ -216,22 +215,9 @@ def _against_gtsam(
     note = (
         f"same answer: velocity within {differences[0]:.1e} m/s, gravity within "
         f"{differences[1]:.1e} m/s^2; of GTSAM's preintegration "
-        f"{1e3 * found.times.binding_s:.2f} ms are its Python binding"
+        f"{found.binding_ms:.2f} ms are its Python binding"
     )
     return comparisons, differences, note
-
-
-def _alternate(works: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
-    """Median processor time of each [ms], called in turn so that load affects all of them."""
-    for work in works:
-        work()
-    times = np.empty((repeats, len(works)))
-    for i in range(repeats):
-        for j, work in enumerate(works):
-            began = thread_time()
-            work()
-            times[i, j] = thread_time() - began
-    return [float(time) for time in 1e3 * np.median(times, axis=0)]
 
 
 def _memory_growth_mb(problem: Problem) -> float:

@@ -120,7 +120,7 @@ def _record(reproduced: "Reproduced") -> dict[str, Any]:
         "title": reproduced.experiment.title,
         "folder": str(reproduced.folder),
         "missing": list(reproduced.missing),
-        "tables": [] if found is None else [table.as_dict() for table in found.tables],
+        "tables": [] if found is None else [asdict(table) for table in found.tables],
         "claims": [] if found is None else [asdict(claim) for claim in found.claims],
     }
 
@@ -239,7 +239,11 @@ def bench(
         write_json(json, _first_results(recording))
         return
     if live is not None:
-        write_json(json, _live_speed(live))
+        from maci2_lab.benchmarks.live_speed import live_speed
+
+        speed = live_speed(live)
+        typer.echo(speed.text())
+        write_json(json, asdict(speed) | {"processor_s_per_s": speed.per_second})
         return
     from maci2_lab.benchmarks.speed import run_bench
 
@@ -251,20 +255,11 @@ def bench(
     write_json(json, report.as_dict())
 
 
-def _live_speed(path: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from maci2_lab.benchmarks.live_speed import live_speed
-
-    speed = live_speed(path)
-    typer.echo(speed.text())
-    return asdict(speed) | {"processor_s_per_s": speed.per_second}
-
-
 def _first_results(recording: Path | None) -> dict[str, Any]:
     import tempfile
-    from dataclasses import asdict
 
+    from maci2.datasets.euroc import write_euroc
+    from maci2.simulation import SimulationConfig, simulate
     from maci2_lab.benchmarks.live_speed import first_answers
 
     answers = []
@@ -272,7 +267,7 @@ def _first_results(recording: Path | None) -> dict[str, Any]:
         path = recording
         if path is None:
             path = Path(folder) / "simulated"
-            _simulate(path)
+            write_euroc(simulate(SimulationConfig(duration_s=30.0)), path)
         for answer in first_answers(path):
             answers.append(answer)
             on_progress(f"measured: {answer.command}", 0, 0)
@@ -285,10 +280,3 @@ def _first_results(recording: Path | None) -> dict[str, Any]:
         ],
     )
     return {"first_answers": [asdict(answer) for answer in answers]}
-
-
-def _simulate(path: Path) -> None:
-    from maci2.datasets.euroc import write_euroc
-    from maci2.simulation import SimulationConfig, simulate
-
-    write_euroc(simulate(SimulationConfig(duration_s=30.0)), path)

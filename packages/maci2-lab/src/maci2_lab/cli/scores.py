@@ -13,9 +13,16 @@ from maci2.text_tables import number
 from maci2_lab.cli import options as lab
 
 SCORES = ("gravity", "velocity", "gyro_bias", "pose")
-ERROR_COLUMNS = (
-    "recording", "n", "SR", "gravity", "velocity", "bias", "|bias|", "rotation", "position",
-)  # fmt: skip
+ERRORS = {
+    "SR": ("success_rate", 3),
+    "gravity": ("gravity_deg", 3),
+    "velocity": ("velocity_rmse", 4),
+    "bias": ("gyro_bias_pct", 2),
+    "|bias|": ("gyro_bias_norm_pct", 2),
+    "rotation": ("rotation_deg", 3),
+    "position": ("translation_m", 4),
+}
+"""Key in summary.json and digits of each column."""
 
 
 @command("initialize", "odometry")
@@ -71,11 +78,14 @@ def print_summary(summary: dict[str, Any]) -> None:
         f"{protocol['vision']}, {protocol['keyframes']} keyframes in {protocol['window_s']:g} s "
         f"every {protocol['stride_s']:g} s"
     )
-    summaries = [*summary["sequences"].items(), ("average", summary["average"])]
+    summaries = _with_average(summary)
     print_table(
         title,
-        ERROR_COLUMNS,
-        [_errors(name, numbers) for name, numbers in summaries],
+        ("recording", "n", *ERRORS),
+        [
+            (name, str(numbers["segments"]), *_errors(numbers, tuple(ERRORS)))
+            for name, numbers in summaries
+        ],
     )
     typer.echo(
         "n: windows; SR: success rate; gravity and rotation [deg], velocity [m/s rms], "
@@ -85,12 +95,30 @@ def print_summary(summary: dict[str, Any]) -> None:
         "NEES per degree of freedom against the published ground truth (1 is ideal), verdicts, "
         "time of a solve",
         ("recording", "gravity", "velocity", "bias", "pose", "ok", "weak", "failed", "[ms]"),
-        [_consistency(name, numbers) for name, numbers in summaries],
+        [
+            (
+                name,
+                *_nees(numbers),
+                *(str(numbers["verdicts"][status]["count"]) for status in ("ok", "weak", "failed")),
+                number(numbers["solve_ms"], 1),
+            )
+            for name, numbers in summaries
+        ],
     )
-    _print_audited(summary["audited"])
+    audited = summary["audited"]
+    if audited["average"] is not None:
+        shown = ("SR", "gravity", "velocity", "rotation", "position")
+        print_table(
+            "Against the audited ground truth, whose covariance is part of the NEES",
+            ("recording", *shown, "NEES gravity", "velocity", "bias", "pose"),
+            [
+                (name, *_errors(numbers, shown), *_nees(numbers))
+                for name, numbers in _with_average(audited)
+            ],
+        )
     rows = [
         (f"{judge}, {quantity}", *(_quartile(quartile) for quartile in quartiles))
-        for judge, part in (("as published", summary), ("audited", summary["audited"]))
+        for judge, part in (("as published", summary), ("audited", audited))
         for quantity, quartiles in part["quartiles"].items()
     ]
     if rows:
@@ -101,54 +129,21 @@ def print_summary(summary: dict[str, Any]) -> None:
         )
 
 
-def _print_audited(audited: dict[str, Any]) -> None:
-    """Print errors and NEES against the audited ground truth."""
-    if audited["average"] is None:
-        return
-    summaries = [*audited["sequences"].items(), ("average", audited["average"])]
-    print_table(
-        "Against the audited ground truth, whose covariance is part of the NEES",
-        (
-            "recording", "SR", "gravity", "velocity", "rotation", "position",
-            "NEES gravity", "velocity", "bias", "pose",
-        ),
-        [
-            (
-                name,
-                number(numbers["success_rate"]),
-                number(numbers["gravity_deg"]),
-                number(numbers["velocity_rmse"], 4),
-                number(numbers["rotation_deg"]),
-                number(numbers["translation_m"], 4),
-                *(number(numbers["nees"][key], 2) for key in SCORES),
-            )
-            for name, numbers in summaries
-        ],
-    )  # fmt: skip
+def _with_average(part: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [*part["sequences"].items(), ("average", part["average"])]
 
 
 def _quartile(quartile: dict[str, Any]) -> str:
     return f"{number(quartile['nees'], 2)}, {100.0 * quartile['covered']:.0f}"
 
 
-def _errors(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        name,
-        str(numbers["segments"]),
-        number(numbers["success_rate"]),
-        number(numbers["gravity_deg"]),
-        number(numbers["velocity_rmse"], 4),
-        number(numbers["gyro_bias_pct"], 2),
-        number(numbers["gyro_bias_norm_pct"], 2),
-        number(numbers["rotation_deg"]),
-        number(numbers["translation_m"], 4),
-    )
+def _errors(numbers: dict[str, Any], columns: tuple[str, ...]) -> tuple[str, ...]:
+    keys = [ERRORS[column] for column in columns]
+    return tuple(number(numbers[key], digits) for key, digits in keys)
 
 
-def _consistency(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:
-    scores = (number(numbers["nees"][key], 2) for key in SCORES)
-    counts = (str(numbers["verdicts"][key]["count"]) for key in ("ok", "weak", "failed"))
-    return (name, *scores, *counts, number(numbers["solve_ms"], 1))
+def _nees(numbers: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(number(numbers["nees"][key], 2) for key in SCORES)
 
 
 @command()
@@ -299,24 +294,22 @@ def vo_report(
         name: visual_report(recording, interval, models, as_names(truth))
         for name, recording in zip(names, recordings, strict=True)
     }
+    records = [
+        (name, model, score.as_dict())
+        for name, by_model in scores.items()
+        for model, score in by_model.items()
+    ]
     print_table(
         f"keyframes every {interval:g} s: mean error of a relative pose [deg], [mm]; NEES per "
         "degree of freedom (1 is ideal); tails: % beyond 3 and 5 sigmas",
         POSE_COLUMNS,
-        [
-            _pose_row(name, model, score.as_dict())
-            for name, by_model in scores.items()
-            for model, score in by_model.items()
-        ],
+        [_pose_row(*record) for record in records],
     )
-    audited = [
-        _pose_row(name, model, numbers)
-        for name, by_model in scores.items()
-        for model, score in by_model.items()
-        if (numbers := score.as_dict()["audited"]) is not None
+    rows = [
+        _pose_row(name, model, one["audited"]) for name, model, one in records if one["audited"]
     ]
-    if audited:
-        print_table("the same against the audited ground truth", POSE_COLUMNS, audited)
+    if rows:
+        print_table("the same against the audited ground truth", POSE_COLUMNS, rows)
     write_json(json, visual_report_json(interval, scores))
     if output is not None:
         learned = [by_model["learned"] for by_model in scores.values()]
@@ -325,17 +318,16 @@ def vo_report(
 
 
 def _pose_row(name: str, model: str, score: dict[str, Any]) -> tuple[str, ...]:
-    millimetres = None if score["translation_m"] is None else 1e3 * score["translation_m"]
     return (
         name,
         model,
         str(score["steps"]),
         number(score["rotation_deg"], 4),
-        number(millimetres, 2),
+        number(_scaled(score["translation_m"], 1e3), 2),
         *(number(score["nees"][key], 2) for key in ("pose", "rotation", "translation")),
-        "/".join(number(_percent(score[f"beyond_{sigmas}_sigma"]), 1) for sigmas in (3, 5)),
+        "/".join(number(_scaled(score[f"beyond_{sigmas}_sigma"], 100.0), 1) for sigmas in (3, 5)),
     )
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100.0 * share
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else scale * value

@@ -283,13 +283,6 @@ def audited_windows(audited: AuditedStates, horizon_s: float) -> AuditedWindows:
     Where the horizon is no multiple of the time between them, shorter and longer windows alternate
     so that their mean has that length.
     """
-    first, last, left_out = _planned(audited, horizon_s)
-    seen, own = audited.seen_and_own(first, last)
-    return AuditedWindows(audited.states, first, last, seen, own, left_out)
-
-
-def _planned(audited: AuditedStates, horizon_s: float) -> tuple[Indices, Indices, int]:
-    """First and last state of every window that is whole, and how many are not."""
     states, stamps_ns, places = audited.states, audited.chain.stamps_ns, audited.places
     period_s = float(np.median(np.diff(stamps_ns))) / NS
     stride = max(round(STRIDE_S / period_s), 1)
@@ -301,4 +294,6 @@ def _planned(audited: AuditedStates, horizon_s: float) -> tuple[Indices, Indices
     took_s = (stamps_ns[last] - stamps_ns[first]) / NS
     whole = (states.run[first] == states.run[last]) & (took_s < horizon_s + 1.5 * period_s)
     whole &= places[last] - places[first] == last - first
-    return first[whole], last[whole], int((~whole).sum())
+    first, last = first[whole], last[whole]
+    seen, own = audited.seen_and_own(first, last)
+    return AuditedWindows(states, first, last, seen, own, int((~whole).sum()))

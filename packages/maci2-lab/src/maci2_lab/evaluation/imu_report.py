@@ -1,7 +1,5 @@
 """Consistency of the covariances of an IMU model: integration errors against their prediction.
 
-Consistency of the covariances of an IMU model: integration errors against their prediction.
-
 A predictor says how it corrects samples and what it expects of an error: noise of the samples (and
 an initial covariance, in the paper's form), spread of the remaining bias, noise of the truth that
 the error is measured against. The last comes with the model, by kind of truth, from the recordings
@@ -115,6 +113,9 @@ TRUTHS = ("state_groundtruth_openvins",)
 Scored = tuple[WindowErrors, Array]
 """Errors over windows and the covariance that was predicted for each."""
 
+Models = dict[str, dict[float, Scored]]
+"""Scores of one recording by model and horizon."""
+
 
 def imu_report(
     recordings: list[Recording],
@@ -135,56 +136,51 @@ def imu_report(
     if not recordings:
         raise OptionError("imu-report: no recording given; name at least one.")
     horizons = sorted({*horizons_s, *growth_s})
-    published, audited = _Tally(predictors, horizons_s), _Tally(predictors, horizons_s)
+    published: dict[str, Models] = {}
+    audited: dict[str, Models] = {}
+    about = {}
     shown = names or [recording.name for recording in recordings]
     for shown_name, recording in zip(shown, recordings, strict=True):
         measured = {name: one.measure(recording) for name, one in predictors.items()}
         truth = recording.truth(published_names(truth_names))
         states = truth_states(recording.imu, truth, recording.name)
-        scored = {
+        published[shown_name] = {
             name: {h: _scored(measured[name], states, h, one, recording.name) for h in horizons}
             for name, one in predictors.items()
         }
-        about = {"truth_jumps": states.jumps, "truth_gaps": states.gaps}
-        published.add(shown_name, scored, growth_s, about)
+        about[shown_name] = {"truth_jumps": states.jumps, "truth_gaps": states.gaps}
         if audit:
             against = _audited(recording, measured, predictors, horizons_s, truth_names)
-            if against is not None:
-                audited.add(shown_name, against, (), {})
-    report = published.report(bins)
-    return report | {"audited": audited.report(bins)} if audit else report
+            audited |= {} if against is None else {shown_name: against}
+    report = _report(published, predictors, horizons_s, growth_s, bins)
+    for name, entries in about.items():
+        report["sequences"][name] = entries | report["sequences"][name]
+    if audit:
+        report["audited"] = _report(audited, predictors, horizons_s, (), bins)
+    return report
 
 
-class _Tally:
-    """Scores against one kind of ground truth, recording after recording."""
-
-    def __init__(self, predictors: dict[str, Predictor], horizons_s: tuple[float, ...]) -> None:
-        self.horizons_s = horizons_s
-        self.sequences: dict[str, Any] = {}
-        self.pooled: dict[str, dict[str, list[tuple[Array, Array]]]] = {n: {} for n in predictors}
-
-    def add(
-        self,
-        name: str,
-        scored: dict[str, dict[float, Scored]],
-        growth_s: tuple[float, ...],
-        about: dict[str, Any],
-    ) -> None:
-        """Add one recording, by model and horizon; `about` holds further entries."""
-        for model, by_horizon in scored.items():
-            for h in self.horizons_s:
-                windows, cov = by_horizon[h]
-                self.pooled[model].setdefault(_key(h), []).append((windows.e, cov))
-        self.sequences[name] = about | _sequence(scored, self.horizons_s, growth_s)
-
-    def report(self, bins: int) -> dict[str, Any]:
-        """The numbers under the keys of imu-report; without a recording the average is None."""
-        known = bool(self.sequences)
-        return {
-            "sequences": self.sequences,
-            "average": {n: _average(self.sequences, n) for n in self.pooled} if known else None,
-            "bins": {n: _binned(parts, bins) for n, parts in self.pooled.items()},
-        }
+def _report(
+    scored: dict[str, Models],
+    predictors: dict[str, Predictor],
+    horizons_s: tuple[float, ...],
+    growth_s: tuple[float, ...],
+    bins: int,
+) -> dict[str, Any]:
+    """Scores of all recordings against one kind of ground truth under the keys of imu-report;
+    without a recording the average is None."""
+    sequences = {name: _sequence(models, horizons_s, growth_s) for name, models in scored.items()}
+    return {
+        "sequences": sequences,
+        "average": {n: _average(sequences, n) for n in predictors} if sequences else None,
+        "bins": {
+            name: {
+                _key(h): _binned([models[name][h] for models in scored.values()], bins)
+                for h in (horizons_s if scored else ())
+            }
+            for name in predictors
+        },
+    }
 
 
 def _audited(
@@ -193,7 +189,7 @@ def _audited(
     predictors: dict[str, Predictor],
     horizons_s: tuple[float, ...],
     truth_names: tuple[str, ...],
-) -> dict[str, dict[float, Scored]] | None:
+) -> Models | None:
     """Errors against the audited ground truth by model and horizon; None where there is none.
 
     The audit is made with the samples as the model calibrates them: one that followed a wrong scale
@@ -201,7 +197,7 @@ def _audited(
     """
     chosen = recording.truth(truth_names)
     stated = chosen is not None and chosen.covariance is not None
-    scored: dict[str, dict[float, Scored]] = {}
+    scored: Models = {}
     for name, predictor in predictors.items():
         calibrated = replace(recording, imu=predictor.calibrated(recording.imu))
         truth = chosen if stated else audited_or_none(calibrated, truth_names)
@@ -217,9 +213,7 @@ def _audited(
 
 
 def _sequence(
-    scored: dict[str, dict[float, Scored]],
-    horizons_s: tuple[float, ...],
-    growth_s: tuple[float, ...],
+    scored: Models, horizons_s: tuple[float, ...], growth_s: tuple[float, ...]
 ) -> dict[str, Any]:
     """One recording under the keys of imu-report; windows are the same for every model."""
     models: dict[str, Any] = {}
@@ -297,26 +291,16 @@ def _average(sequences: dict[str, Any], model: str) -> dict[str, Any]:
     }
 
 
-def _binned(pooled: dict[str, list[tuple[Array, Array]]], bins: int) -> dict[str, Any]:
+def _binned(pooled: list[Scored], bins: int) -> dict[str, Any]:
     """Equally filled bins of predicted sigma, with rms error and rms prediction in each."""
+    e = np.concatenate([windows.e for windows, _ in pooled])
+    cov = np.concatenate([one for _, one in pooled])
     out: dict[str, Any] = {}
-    for key, parts in pooled.items():
-        e = np.concatenate([one for one, _ in parts])
-        cov = np.concatenate([one for _, one in parts])
-        out[key] = {}
-        for part, block in PARTS.items():
-            sigma2 = _trace(cov[:, block, block])
-            rows = []
-            for inside in np.array_split(np.argsort(sigma2, kind="stable"), bins):
-                predicted = float(np.sqrt(sigma2[inside].mean()))
-                rms = _rms(e[inside, block])
-                rows.append(
-                    {
-                        "predicted": predicted,
-                        "rms": rms,
-                        "ratio": rms / predicted,
-                        "count": len(inside),
-                    }
-                )
-            out[key][part] = rows
+    for part, block in PARTS.items():
+        sigma2 = _trace(cov[:, block, block])
+        rows = out[part] = []
+        for inside in np.array_split(np.argsort(sigma2, kind="stable"), bins):
+            predicted, rms = float(np.sqrt(sigma2[inside].mean())), _rms(e[inside, block])
+            ratio = rms / predicted
+            rows.append({"predicted": predicted, "rms": rms, "ratio": ratio, "count": len(inside)})
     return out

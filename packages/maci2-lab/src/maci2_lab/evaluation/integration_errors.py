@@ -9,7 +9,6 @@ in the samples, and the truth's own error at both ends of the window (`LabelNois
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maci2.geometry.se3 import skew_stack, so3_log_stack
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements
@@ -137,10 +136,7 @@ class WindowErrors:
 
 
 def integration_errors(
-    imu: ImuMeasurements,
-    states: TruthStates,
-    horizon_s: float,
-    stride_s: float,
+    imu: ImuMeasurements, states: TruthStates, horizon_s: float, stride_s: float
 ) -> WindowErrors:
     """Errors over all windows of about `horizon_s` that start every `stride_s`.
 
@@ -161,87 +157,41 @@ def integration_errors(
 
 
 def errors_between(
-    imu: ImuMeasurements,
-    states: TruthStates,
-    firsts: Indices,
-    lasts: Indices,
-    left_out: int,
+    imu: ImuMeasurements, states: TruthStates, firsts: Indices, lasts: Indices, left_out: int
 ) -> WindowErrors:
-    """Errors over windows that start and end at given truth states; `left_out` others are not
-    used."""
-    parts = _preintegrate_windows(imu, imu.stamps_ns[states.samples], firsts, lasts)
-    return _compare(imu, states, firsts, lasts, parts, left_out)
-
-
-@dataclass(frozen=True)
-class _Integrated:
-    dt: Array
-    gamma: Array
-    beta: Array
-    alpha: Array
-    cov: Array
-    D_bias: Array
-
-
-def _preintegrate_windows(
-    imu: ImuMeasurements, stamps_ns: NDArray[np.int64], firsts: Indices, lasts: Indices
-) -> _Integrated:
-    """Overlapping windows, none of which has a gap inside."""
-    nothing = np.zeros((len(firsts), 6))
-    found = integrate_segments(imu, stamps_ns[firsts], stamps_ns[lasts], nothing, True)
-    # Derived by a bias that is taken off; here it is left in.
-    return _Integrated(*found[:5], -found[5])
-
-
-def _compare(
-    imu: ImuMeasurements,
-    states: TruthStates,
-    firsts: Indices,
-    lasts: Indices,
-    one: _Integrated,
-    left_out: int,
-) -> WindowErrors:
+    """Errors over windows that start and end at given truth states and have no gap inside;
+    `left_out` others are not used."""
+    stamps_ns = imu.stamps_ns[states.samples]
+    none = np.zeros((len(firsts), 6))
+    dt, gamma, beta, alpha, cov, D_bias = integrate_segments(
+        imu, stamps_ns[firsts], stamps_ns[lasts], none, True
+    )
     R_i, R_j = states.Rs_w_b[firsts], states.Rs_w_b[lasts]
-    R_bi_w = np.swapaxes(R_i, 1, 2)
-    dt = one.dt[:, None]
-    v_i, v_j = states.v_w[firsts], states.v_w[lasts]
-    moved = states.p_w[lasts] - states.p_w[firsts] - v_i * dt - 0.5 * GRAVITY_W * dt**2
+    R_bi_w, gamma_t = np.swapaxes(R_i, 1, 2), np.swapaxes(gamma, 1, 2)
+    v_i, v_j, t = states.v_w[firsts], states.v_w[lasts], dt[:, None]
+    moved = states.p_w[lasts] - states.p_w[firsts] - v_i * t - 0.5 * GRAVITY_W * t**2
     e = np.empty((len(dt), 9))
-    e[:, GAMMA] = so3_log_stack(np.swapaxes(R_bi_w @ R_j, 1, 2) @ one.gamma)
-    e[:, BETA] = one.beta - _apply(R_bi_w, v_j - v_i - GRAVITY_W * dt)
-    e[:, ALPHA] = one.alpha - _apply(R_bi_w, moved)
+    e[:, GAMMA] = so3_log_stack(np.swapaxes(R_bi_w @ R_j, 1, 2) @ gamma)
+    e[:, BETA] = beta - _apply(R_bi_w, v_j - v_i - GRAVITY_W * t)
+    e[:, ALPHA] = alpha - _apply(R_bi_w, moved)
     rates = []
     for index, v, R in ((firsts, v_i, R_i), (lasts, v_j, R_j)):
         sample = states.samples[index]
         acc_w = _apply(R, imu.acc[sample]) + GRAVITY_W
         in_bi = [_apply(R_bi_w, acc_w), _apply(R_bi_w, v)]
         rates.append(np.concatenate([imu.gyro[sample], *in_bi], axis=1))
+    rates_i, rates_j = rates
+    # [[gamma^T, 0, 0], [-[beta]x, I, 0], [-[alpha]x, I dt, I]].
+    D_start = np.tile(np.eye(9), (len(dt), 1, 1))
+    D_start[:, GAMMA, GAMMA] = gamma_t
+    D_start[:, BETA, GAMMA], D_start[:, ALPHA, GAMMA] = -skew_stack(beta), -skew_stack(alpha)
+    D_start[:, ALPHA, BETA] = dt[:, None, None] * np.eye(3)
+    std = imu.std_gyro_bias
+    std = None if std is None else std[states.samples[firsts]]
+    # Derived by a bias that is taken off; here it is left in.
     return WindowErrors(
-        dt=one.dt,
-        first=firsts,
-        last=lasts,
-        e=e,
-        cov_imu=one.cov,
-        e_D_bias=one.D_bias,
-        e_D_start=_start_derivative(one),
-        std_gyro_bias=(
-            None if imu.std_gyro_bias is None else imu.std_gyro_bias[states.samples[firsts]]
-        ),
-        rates_first=rates[0],
-        rates_last=rates[1],
-        left_out=left_out,
+        dt, firsts, lasts, e, cov, -D_bias, D_start, std, rates_i, rates_j, left_out
     )
-
-
-def _start_derivative(one: _Integrated) -> Array:
-    """[[gamma^T, 0, 0], [-[beta]x, I, 0], [-[alpha]x, I dt, I]]."""
-    D = np.zeros((len(one.dt), 9, 9))
-    D[:, GAMMA, GAMMA] = np.swapaxes(one.gamma, 1, 2)
-    D[:, BETA, GAMMA] = -skew_stack(one.beta)
-    D[:, ALPHA, GAMMA] = -skew_stack(one.alpha)
-    D[:, BETA, BETA] = D[:, ALPHA, ALPHA] = np.eye(3)
-    D[:, ALPHA, BETA] = one.dt[:, None, None] * np.eye(3)
-    return D
 
 
 def _apply(R: Array, v: Array) -> Array:

@@ -212,7 +212,6 @@ def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
     """Means and medians over the windows with an estimate; rates over all windows."""
     right = [is_right(row, limits) for row in rows]
     judged = list(zip(rows, right, strict=True))
-    answered = [row for row in rows if row.errors is not None]
     values = {metric: _values(rows, metric) for metric in METRICS}
     return Summary(
         len(rows),
@@ -225,7 +224,7 @@ def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
         {score: _mean(_scores(rows, score)) for score in SCORES},
         {score: _mean(_scores(rows, score, "covered")) for score in SCORES},
         {status: _verdict_count(judged, status) for status in STATUSES},
-        _mean([row.solve_ms for row in answered if row.solve_ms is not None]),
+        _mean([row.solve_ms for row in rows if row.errors and row.solve_ms is not None]),
     )
 
 
@@ -236,25 +235,19 @@ def is_right(row: Row, limits: SuccessLimits = PAPER_LIMITS) -> bool:
 
 def average(summaries: list[Summary]) -> Summary:
     """Mean over recordings, each counting once; what one of them lacks is not counted."""
-    return Summary(
-        sum(summary.windows for summary in summaries),
-        {metric: _known_mean([one.mean[metric] for one in summaries]) for metric in METRICS},
-        {metric: _known_mean([one.median[metric] for one in summaries]) for metric in METRICS},
-        _known_mean([summary.success for summary in summaries]),
-        _known_mean([summary.accepted_wrong for summary in summaries]),
-        _known_mean([summary.rejected_right for summary in summaries]),
-        _known_mean([summary.unsure for summary in summaries]),
-        {score: _known_mean([one.nees[score] for one in summaries]) for score in SCORES},
-        {score: _known_mean([one.covered[score] for one in summaries]) for score in SCORES},
-        {
-            status: VerdictCount(
-                sum(summary.verdicts[status].count for summary in summaries),
-                _known_mean([summary.verdicts[status].success for summary in summaries]),
-            )
-            for status in STATUSES
-        },
-        _known_mean([summary.solve_ms for summary in summaries]),
-    )
+    return Summary(**_averaged([vars(summary) for summary in summaries or [summarize([])]]))
+
+
+def _averaged(values: list[Any]) -> Any:
+    """Sum of counts and mean of other numbers that are known, entry by entry."""
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: _averaged([one[key] for one in values]) for key in first}
+    if isinstance(first, VerdictCount):
+        return VerdictCount(**_averaged([vars(one) for one in values]))
+    if isinstance(first, int):
+        return sum(values)
+    return _mean([value for value in values if value is not None])
 
 
 def _verdict_count(judged: list[tuple[Row, bool]], status: Status) -> VerdictCount:
@@ -278,10 +271,6 @@ def _mean(values: list[float]) -> float | None:
 
 def _median(values: list[float]) -> float | None:
     return float(np.median(values)) if values else None
-
-
-def _known_mean(values: list[float | None]) -> float | None:
-    return _mean([value for value in values if value is not None])
 
 
 def _share(flags: list[bool]) -> float | None:

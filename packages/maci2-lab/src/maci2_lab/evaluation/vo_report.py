@@ -15,7 +15,7 @@ from maci2.pipeline.options import VisionChoice
 from maci2.pipeline.vision_sources import open_odometry, rotation_predictor
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.tools.ground_truth.choose import audited_or_none
-from maci2.types import Array, Stamps
+from maci2.types import Array
 from maci2.vision.odometry import even_keyframes, measure_all
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.relative_pose import RelativePose
@@ -55,18 +55,18 @@ class VisualScore:
 
     def _numbers(self) -> dict[str, Any]:
         e, cov = self.errors, self.covs
-        known = len(e) > 0
         return {
             "steps": self.steps,
             "unmeasured": self.unmeasured,
             "rotation_deg": _mean(np.rad2deg(np.linalg.norm(e[:, 3:], axis=1))),
             "translation_m": _mean(np.linalg.norm(e[:, :3], axis=1)),
             "nees": {
-                "pose": float(nees(e, cov).mean() / 6.0) if known else None,
-                "rotation": float(nees(e[:, 3:], cov[:, 3:, 3:]).mean() / 3.0) if known else None,
-                "translation": (
-                    float(nees(e[:, :3], cov[:, :3, :3]).mean() / 3.0) if known else None
-                ),
+                name: _mean(nees(e[:, part], cov[:, part, part]) / dof)
+                for name, part, dof in (
+                    ("pose", slice(0, 6), 6.0),
+                    ("rotation", slice(3, 6), 3.0),
+                    ("translation", slice(0, 3), 3.0),
+                )
             },
             "beyond_3_sigma": _share_beyond(e, cov, 3.0),
             "beyond_5_sigma": _share_beyond(e, cov, 5.0),
@@ -91,11 +91,13 @@ def visual_report(
     for model in models:
         source = VisionChoice("images", frame="rectified", covariance=model)
         odometry = open_odometry(recording, source, predictor)
-        keyframes_ns = _keyframes_with_truth(odometry.stamps_ns, truth, interval_s)
+        stamps_ns = odometry.stamps_ns
+        known = (stamps_ns >= truth.stamps_ns[0]) & (stamps_ns <= truth.stamps_ns[-1])
+        keyframes_ns = even_keyframes(stamps_ns[known], interval_s)
         began = perf_counter()
         poses = measure_all(odometry, keyframes_ns, on_pose=on_pose)
         seconds = max(perf_counter() - began, 1e-9)
-        passed = _count_between(odometry.stamps_ns, keyframes_ns[0], keyframes_ns[-1])
+        passed = int(((stamps_ns >= keyframes_ns[0]) & (stamps_ns <= keyframes_ns[-1])).sum())
         shared = odometry.rectification.T_b_cr, odometry.calibration.scale, passed / seconds
         found = score(poses, truth, *shared)
         if audited is not None:
@@ -162,15 +164,6 @@ def _share_beyond(errors: Array, covs: Array, sigmas: float) -> float | None:
         return None
     limit = chi2_quantile(6, 1.0 - chi2_significance(1, sigmas**2))
     return float((nees(errors, covs) > limit).mean())
-
-
-def _keyframes_with_truth(stamps_ns: Stamps, truth: GroundTruth, interval_s: float) -> Stamps:
-    inside = (stamps_ns >= truth.stamps_ns[0]) & (stamps_ns <= truth.stamps_ns[-1])
-    return even_keyframes(stamps_ns[inside], interval_s)
-
-
-def _count_between(stamps_ns: Stamps, first_ns: int, last_ns: int) -> int:
-    return int(np.sum((stamps_ns >= first_ns) & (stamps_ns <= last_ns)))
 
 
 def _mean(values: Array) -> float | None:

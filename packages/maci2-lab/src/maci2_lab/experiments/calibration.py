@@ -22,7 +22,7 @@ from maci2_lab.experiments.experiment import Task, TaskResult
 from maci2_lab.experiments.methods import slug
 from maci2_lab.experiments.recordings import Recordings
 from maci2_lab.experiments.store import rounded
-from maci2_lab.experiments.table import Claim, Entry, Findings, Record, table_of
+from maci2_lab.experiments.table import Claim, Entry, Findings, Record, figure, table_of
 
 WINDOW_S = 30.0
 TRIALS = 10
@@ -56,15 +56,9 @@ def calibration_tasks(recordings: Recordings, seed: int) -> list[Task]:
 
 def calibration_task(recording: str, path: Path, method: CalibrationMethod, seed: int) -> Task:
     """All trials of one method on one recording."""
-    options = {
-        "recording": recording,
-        "seed": seed,
-        "window_s": WINDOW_S,
-        "trials": TRIALS,
-        "method": asdict(method),
-    }
     run = partial(run_calibration, recording, path, method, seed)
-    return Task(f"{recording}_{slug(method.name)}", options, {recording: path}, run)
+    options = {"seed": seed, "window_s": WINDOW_S, "trials": TRIALS, "method": asdict(method)}
+    return Task.on(recording, path, slug(method.name), run, **options)
 
 
 def run_calibration(recording: str, path: Path, method: CalibrationMethod, seed: int) -> TaskResult:
@@ -170,16 +164,13 @@ def _claims(records: list[Record]) -> list[Claim]:
 
 
 def _figure(records: list[Record], metric: str, unit: str, scale: float) -> Record:
-    return {
-        "kind": "distributions",
-        "title": f"extrinsics, {metric.partition('_')[0]} error of all trials",
-        "unit": unit,
-        "groups": [
-            {"name": _label(one), "values": [scale * value for value in values.tolist()]}
-            for one in records
-            if len(values := _values(one["rows"], metric))
-        ],
-    }
+    groups = [
+        {"name": _label(one), "values": [scale * value for value in values.tolist()]}
+        for one in records
+        if len(values := _values(one["rows"], metric))
+    ]
+    title = f"extrinsics, {metric.partition('_')[0]} error of all trials"
+    return figure("distributions", title, unit, groups=groups)
 
 
 def _label(record: Record) -> str:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from maci2.errors import OptionError
+from maci2_lab.evaluation.imu_report import GROWTH_S
 from maci2_lab.evaluation.summary import VBR_LIMITS
 from maci2_lab.experiments import paper_numbers as paper
 from maci2_lab.experiments.calibration import calibration_findings, calibration_tasks
@@ -13,16 +14,16 @@ from maci2_lab.experiments.covariances import (
     visual_findings,
     visual_tasks,
 )
-from maci2_lab.experiments.experiment import Experiment, RecordingsExperiment
+from maci2_lab.experiments.experiment import RecordingsExperiment
 from maci2_lab.experiments.hard_images import hard_images_findings, hard_images_tasks
 from maci2_lab.experiments.init_tables import (
     FOUR,
     ablation_claims,
+    against_paper,
     baseline_claims,
     fusion_claims,
-    paper_claims,
 )
-from maci2_lab.experiments.initialization import CombinedExperiment, InitExperiment
+from maci2_lab.experiments.initialization import CombinedExperiment, Experiment, InitExperiment
 from maci2_lab.experiments.methods import (
     BASELINES,
     CONSTANT,
@@ -59,38 +60,34 @@ ALL_EUROC = (
     *("V2_01_easy", "V2_02_medium", "V2_03_difficult"),
 )
 
-EUROC_POSES = InitExperiment(
+_compared = partial(InitExperiment, claims=baseline_claims, scored=True)
+"""Experiment in which all methods have verdicts, and claims about maci2 beside the baselines."""
+
+EUROC_POSES = _compared(
     "euroc-poses",
     "Camera motion given",
     paper.EUROC_TEST,
     on_both((LEARNED, RAW, PRINTED, *BASELINES)),
     paper=paper.EUROC,
-    strides_s=(2.5, 0.5),
-    claims=baseline_claims,
-    scored=True,
+    windows={2.5: 0, 0.5: 0},
     detail=True,
 )
 
-EUROC_TRACKS = InitExperiment(
+EUROC_TRACKS = _compared(
     "euroc-tracks",
     "Tracks, test recordings",
     paper.EUROC_TEST,
     on_tracks((LEARNED, RAW, TWO_FRAME, *TRACK_BASELINES)),
     paper=paper.EUROC,
-    strides_s=(2.5, 0.5),
-    windows=(30, 15),
-    claims=baseline_claims,
-    scored=True,
+    windows={2.5: 30, 0.5: 15},
 )
 
-EUROC_TRACKS_OTHER = InitExperiment(
+EUROC_TRACKS_OTHER = _compared(
     "euroc-tracks-other",
     "Tracks, other recordings",
     IMU_TRAINING + IMU_TUNING,
     on_tracks((RAW, TWO_FRAME, *(one for one in TRACK_BASELINES if not one.knows_sensor))),
-    windows=(20,),
-    claims=baseline_claims,
-    scored=True,
+    windows={2.5: 20},
 )
 
 FLIGHTS = (
@@ -101,15 +98,12 @@ FLIGHTS = (
 """Short name, recording, and time in the air [s]."""
 
 RENDERED_EASY, RENDERED_HARD = (
-    InitExperiment(
+    _compared(
         f"rendered-{level}",
         f"Rendered images, {level}",
         tuple(f"{name}_{level}" for name, _, _ in FLIGHTS),
         from_images((LEARNED, RAW, *TRACK_BASELINES)),
-        strides_s=(1.25,),
-        windows=(11,),
-        claims=baseline_claims,
-        scored=True,
+        windows={1.25: 11},
         renderings=tuple(
             Rendering(f"{name}_{level}", recording, start_s, level)
             for name, recording, start_s in FLIGHTS
@@ -118,16 +112,13 @@ RENDERED_EASY, RENDERED_HARD = (
     for level in ("easy", "hard")
 )
 
-IMAGES_INIT = InitExperiment(
+IMAGES_INIT = _compared(
     "images-init",
     "Real images",
     ("MH_01_clip",),
     from_images((LEARNED, RAW, *BASELINES, *TRACK_BASELINES)),
-    strides_s=(0.5,),
-    windows=(15,),
+    windows={0.5: 15},
     metrics=FOUR,
-    claims=baseline_claims,
-    scored=True,
     detail=True,
 )
 
@@ -197,7 +188,7 @@ IMU_ABLATION = InitExperiment(
     ),
     metrics=FOUR,
     paper=paper.IMU_MODELS,
-    claims=paper_claims,
+    claims=against_paper,
 )
 
 KEYFRAMES = InitExperiment(
@@ -215,7 +206,7 @@ KEYFRAMES = InitExperiment(
         for method in (LEARNED, RAW)
     ),
     paper=paper.KEYFRAMES,
-    claims=paper_claims,
+    claims=against_paper,
 )
 
 POSE = InitExperiment(
@@ -245,22 +236,19 @@ VBR_REAL = InitExperiment(
     from_images((RAW, *(one for one in (*BASELINES, *TRACK_BASELINES) if not one.knows_sensor))),
     paper=paper.VBR_TABLE,
     limits=VBR_LIMITS,
-    claims=paper_claims,
+    claims=against_paper,
     scored=True,
 )
 
 DRIVES = ("drive_1", "drive_2", "drive_3")
 
-DRIVING = InitExperiment(
+DRIVING = _compared(
     "driving-init",
     "Driving, rendered: a stand-in for VBR",
     DRIVES,
     from_images((RAW, *(one for one in TRACK_BASELINES if not one.knows_sensor))),
-    strides_s=(1.25,),
-    windows=(15,),
+    windows={1.25: 15},
     limits=VBR_LIMITS,
-    claims=baseline_claims,
-    scored=True,
     renderings=tuple(
         Rendering(name, motion="driving", scene="street", duration_s=20.0, seed=seed)
         for seed, name in enumerate(DRIVES, start=1)
@@ -288,37 +276,23 @@ CALIB = RecordingsExperiment(
 )
 
 
-def _covariance_experiment(
-    name: str,
-    title: str,
-    groups: dict[str, tuple[str, ...]],
-    horizons_s: tuple[float, ...],
-    growth_s: tuple[float, ...],
-) -> RecordingsExperiment:
-    """Predicted sigma against integration error on the test recordings of each IMU model."""
-    return RecordingsExperiment(
-        name,
-        title,
-        tuple(name for names in groups.values() for name in names),
-        partial(covariance_tasks, groups, horizons_s, growth_s),
-        partial(covariance_findings, growth=len(growth_s) > 2),
-    )
+COV_RECORDINGS = {"euroc": paper.EUROC_TEST, "tumvi": ("room2", "room4", "room6")}
+"""Test recordings of each IMU model."""
 
-
-IMU_COV = _covariance_experiment(
+IMU_COV = RecordingsExperiment(
     "imu-cov",
     "Predicted IMU sigma against actual error",
-    {"euroc": paper.EUROC_TEST, "tumvi": ("room2", "room4", "room6")},
-    (0.25, 1.0),
-    (0.25, 1.0),
+    tuple(name for names in COV_RECORDINGS.values() for name in names),
+    partial(covariance_tasks, COV_RECORDINGS, (0.25, 1.0), (0.25, 1.0)),
+    partial(covariance_findings, growth=False),
 )
 
-INTE_ERROR = _covariance_experiment(
+INTE_ERROR = RecordingsExperiment(
     "inte-error",
     "Growth of the integration error",
-    {"euroc": ("MH_04_difficult",)},
-    (1.0,),
-    (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5),
+    ("MH_04_difficult",),
+    partial(covariance_tasks, {"euroc": ("MH_04_difficult",)}, (1.0,), GROWTH_S),
+    partial(covariance_findings, growth=True),
 )
 
 VIS_COV = RecordingsExperiment(
@@ -382,16 +356,15 @@ GROUND_TRUTH = RecordingsExperiment(
     truth_findings,
 )
 
-INIT_EXPERIMENTS: list[Experiment] = [
-    *(EUROC_INIT, COV_ABLATION, COV_RATIO, IMU_ABLATION, KEYFRAMES, POSE, GYRO_BIAS, VBR_INIT)
-]
-OTHERS: list[Experiment] = [
-    *(VIS_COV, CALIB, IMU_COV, INTE_ERROR, ROBUSTNESS, TRACK, HARD_IMAGES, HARD_IMAGES_FULL),
-    GROUND_TRUTH,
-]
-PARTS: list[Experiment] = [*EUROC_INIT.parts, *VBR_INIT.parts]
+PARTS: tuple[Experiment, ...] = (*EUROC_INIT.parts, *VBR_INIT.parts)
 
-EXPERIMENTS = {one.name: one for one in (*INIT_EXPERIMENTS, *OTHERS, *PARTS)}
+ALL: tuple[Experiment, ...] = (
+    *(EUROC_INIT, COV_ABLATION, COV_RATIO, IMU_ABLATION, KEYFRAMES, POSE, GYRO_BIAS, VBR_INIT),
+    *(VIS_COV, CALIB, IMU_COV, INTE_ERROR, ROBUSTNESS, TRACK, HARD_IMAGES, HARD_IMAGES_FULL),
+    *(GROUND_TRUTH, *PARTS),
+)
+
+EXPERIMENTS = {one.name: one for one in ALL}
 
 BY_NAME_ONLY = (HARD_IMAGES_FULL.name, *(part.name for part in PARTS))
 """Experiments that run only by name: one that takes an hour, and parts of others."""
@@ -418,15 +391,14 @@ def by_methods(experiments: list[Experiment], names: list[str]) -> list[Experime
     kept = [
         part
         for one in experiments
-        if isinstance(one, InitExperiment | CombinedExperiment)
-        and (part := one.by_methods(names)) is not None
+        if not isinstance(one, RecordingsExperiment) and (part := one.by_methods(names))
     ]
     if not kept:
         methods = [
             method
             for one in experiments
-            for part in (one.parts if isinstance(one, CombinedExperiment) else (one,))
-            if isinstance(part, InitExperiment)
+            if not isinstance(one, RecordingsExperiment)
+            for part in one.parts
             for method in part.methods
         ]
         known = sorted({method.initializer for method in methods})

@@ -1,5 +1,6 @@
 """Consistency of covariances: `imu-report` and `vo` as experiments."""
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,16 @@ from maci2_lab.evaluation.vo_report import VisualScore, visual_report
 from maci2_lab.experiments.experiment import Task, TaskResult
 from maci2_lab.experiments.recordings import Recordings
 from maci2_lab.experiments.store import rounded
-from maci2_lab.experiments.table import Cell, Claim, Entry, Findings, Line, Record, Table, table_of
+from maci2_lab.experiments.table import (
+    Claim,
+    Entry,
+    Findings,
+    Record,
+    Table,
+    bin_series,
+    figure,
+    table_of,
+)
 
 
 def covariance_tasks(
@@ -46,7 +56,13 @@ def run_covariance(
     return TaskResult([rounded(imu_report(recordings, predictors, horizons_s, growth_s))])
 
 
-PARTS = {"rotation": ("deg", 180.0 / np.pi), "velocity": ("mm/s", 1e3), "position": ("mm", 1e3)}
+PARTS = {
+    "rotation": ("deg", 180.0 / np.pi, 3),
+    "velocity": ("mm/s", 1e3, 1),
+    "position": ("mm", 1e3, 1),
+}
+"""Unit, its scale, and digits shown of each part of an error."""
+
 MEAN_BOUNDS, BIN_BOUNDS = (0.6, 1.6), (0.6, 1.7)
 
 
@@ -74,25 +90,25 @@ def _nees_table(report: Record, names: str) -> Table:
     lines = []
     for name, one in [*report["sequences"].items(), ("average", {"models": report["average"]})]:
         for model, numbers in one["models"].items():
-            cells = [Cell(numbers["nees"][h][part], 2) for h in _horizons(report) for part in PARTS]
-            lines.append(Line(f"{name}, {model}", f"IMU {model}", tuple(cells)))
-    columns = tuple(f"{part} {h} s" for h in _horizons(report) for part in PARTS)
-    return Table(f"NEES per degree of freedom, 1 is ideal: {names}", columns, tuple(lines))
+            entries: list[Entry] = [
+                (f"{part} {h} s", numbers["nees"][h][part], 2)
+                for h in _horizons(report)
+                for part in PARTS
+            ]
+            lines.append((f"{name}, {model}", f"IMU {model}", entries))
+    return table_of(f"NEES per degree of freedom, 1 is ideal: {names}", lines)
 
 
 def _rms_table(report: Record, names: str) -> Table:
     lines = []
     for model, numbers in report["average"].items():
-        cells = [
-            Cell(scale * numbers["rms"][h][part], 3 if part == "rotation" else 1)
+        entries: list[Entry] = [
+            (f"{part} {h} s [{unit}]", scale * numbers["rms"][h][part], digits)
             for h in _horizons(report)
-            for part, (_, scale) in PARTS.items()
+            for part, (unit, scale, digits) in PARTS.items()
         ]
-        lines.append(Line(model, f"IMU {model}", tuple(cells)))
-    columns = tuple(
-        f"{part} {h} s [{unit}]" for h in _horizons(report) for part, (unit, _) in PARTS.items()
-    )
-    return Table(f"Integration error, rms: {names}", columns, tuple(lines))
+        lines.append((model, f"IMU {model}", entries))
+    return table_of(f"Integration error, rms: {names}", lines)
 
 
 def _claims(report: Record, model: str, names: str) -> list[Claim]:
@@ -117,22 +133,17 @@ def _claims(report: Record, model: str, names: str) -> list[Claim]:
 
 
 def _bins(report: Record, part: str, horizon: str, names: str) -> Record:
-    unit, scale = PARTS[part]
+    unit, scale, _ = PARTS[part]
     series = [
-        {
-            "name": model,
-            "predicted": [scale * one["predicted"] for one in by_horizon[horizon][part]],
-            "actual": [scale * one["rms"] for one in by_horizon[horizon][part]],
-            "count": [one["count"] for one in by_horizon[horizon][part]],
-        }
+        bin_series(model, by_horizon[horizon][part], "rms", scale)
         for model, by_horizon in report["bins"].items()
     ]
     title = f"{part} over {horizon} s: predicted sigma against rms error, {names}"
-    return {"kind": "bins", "title": title, "unit": unit, "series": series}
+    return figure("bins", title, unit, series=series)
 
 
 def _growth(report: Record, part: str, names: str) -> Record:
-    unit, scale = PARTS[part]
+    unit, scale, _ = PARTS[part]
     series = []
     for model in report["average"]:
         growth = [one["models"][model]["growth"] for one in report["sequences"].values()]
@@ -143,7 +154,7 @@ def _growth(report: Record, part: str, names: str) -> Record:
         }
         series.append({"name": model, "time_s": [float(h) for h in times], **means})
     title = f"{part} error over time, predicted dashed: {names}"
-    return {"kind": "growth", "title": title, "unit": unit, "series": series}
+    return figure("growth", title, unit, series=series)
 
 
 INTERVAL_S = 0.2
@@ -183,9 +194,7 @@ def _row(name: str, score: VisualScore) -> Record:
         predicted = scale * np.sqrt(np.trace(compared.covs[:, axes, axes], axis1=1, axis2=2))
         actual = scale * np.linalg.norm(compared.errors[:, axes], axis=1)
         found = equal_bins(predicted, actual, min(BINS, max(len(actual), 1)))
-        bins[part] = [
-            {"predicted": b.predicted, "actual": b.actual, "count": b.count} for b in found
-        ]
+        bins[part] = [asdict(one) for one in found]
     return {
         "model": name,
         **{key: numbers[key] for key in ("steps", "unmeasured", "rotation_deg", "translation_m")},
@@ -234,10 +243,6 @@ def _visual_claims(name: str, rows: list[Record]) -> list[Claim]:
 
 
 def _visual_bins(name: str, rows: list[Record], part: str) -> Record:
-    series = [
-        {"name": row["model"]}
-        | {key: [b[key] for b in row["bins"][part]] for key in ("predicted", "actual", "count")}
-        for row in rows
-    ]
+    series = [bin_series(row["model"], row["bins"][part], "actual") for row in rows]
     title = f"{part} of a relative pose on {name}: predicted sigma against rms error"
-    return {"kind": "bins", "title": title, "unit": VISUAL_PARTS[part][1], "series": series}
+    return figure("bins", title, VISUAL_PARTS[part][1], series=series)

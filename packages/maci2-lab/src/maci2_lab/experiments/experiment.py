@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from maci2.errors import require_in_range
 from maci2.pipeline.options import LONGEST_S, SEEDS
 from maci2.pipeline.prepare import Window
 from maci2_lab.experiments.recordings import Recordings
-from maci2_lab.experiments.store import Record, WindowTimes
-from maci2_lab.experiments.table import Findings
+from maci2_lab.experiments.store import WindowTimes
+from maci2_lab.experiments.table import Findings, Record
 
 Records = dict[str, Record]
 """Records by task key."""
@@ -53,6 +53,14 @@ class Task:
     windows: Callable[[], list[Window]] | None = None
     """Function that lists the windows, for tasks that can be split into them."""
 
+    @staticmethod
+    def on(
+        recording: str, path: Path, key: str, run: Callable[..., TaskResult], **options: Any
+    ) -> "Task":
+        """Task on one recording, whose name comes first in the key and in the options."""
+        options = {"recording": recording, **options}
+        return Task(f"{recording}_{key}", options, {recording: path}, run)
+
     def single(self, index: int) -> "Task":
         """Task of one window."""
         run = partial(self.run, only=index)
@@ -72,21 +80,6 @@ class Settings:
     def __post_init__(self) -> None:
         require_in_range("--seed", self.seed, *SEEDS)
         require_in_range("--time-limit", self.limit_s, 0.0, LONGEST_S, above=True)
-
-
-class Experiment(Protocol):
-    """An experiment: usually one table or figure of the paper."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def recordings(self) -> tuple[str, ...]: ...
-    @property
-    def files(self) -> tuple[str, ...]: ...
-    def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]: ...
-    def findings(self, records: Records) -> Findings: ...
 
 
 @dataclass(frozen=True)

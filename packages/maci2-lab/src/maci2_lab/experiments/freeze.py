@@ -3,9 +3,6 @@ tree.
 
 Command lines whose answers are frozen: `DATA` is the folder of recordings, `OUT` a new folder,
 `SIMULATED` the folder of simulated recordings.
-
-Frozen answers: what the commands answer on fixed recordings, stored and compared with a later
-tree.
 """
 
 import hashlib

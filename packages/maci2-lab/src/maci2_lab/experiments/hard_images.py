@@ -73,9 +73,8 @@ class HardImages:
         return degraded(EASY, self.degrade) if self.degrade else HARD
 
     def task(self) -> Task:
-        key = f"{self.recording}_{slug(self.kind)}_{slug(self.degrade) or 'hard'}_{self.seed}"
-        options = {name: value for name, value in vars(self).items() if name != "path"}
-        return Task(key, options, {self.recording: self.path}, self.run)
+        key = f"{slug(self.kind)}_{slug(self.degrade) or 'hard'}_{self.seed}"
+        return Task.on(key=key, run=self.run, **vars(self))
 
     def run(self) -> TaskResult:
         """Render into a folder that is thrown away; one row for each match covariance."""
@@ -137,15 +136,13 @@ def _row(model: str, path: Path) -> Record:
 
 def hard_images_findings(records: list[Record]) -> Findings:
     """One line for each kind and match covariance, the mean over all kinds last, and the claims."""
-    kinds = dict.fromkeys(record["task"]["kind"] for record in records)
-    by_kind = {
-        kind: [one["rows"] for one in records if one["task"]["kind"] == kind and one["rows"]]
-        for kind in kinds
-    }
-    by_kind = {kind: rows for kind, rows in by_kind.items() if rows}
-    by_kind["all kinds"] = [rows for renderings in by_kind.values() for rows in renderings]
-    if not by_kind["all kinds"]:
+    by_kind: dict[str, list[list[Record]]] = {}
+    for record in records:
+        if record["rows"]:
+            by_kind.setdefault(record["task"]["kind"], []).append(record["rows"])
+    if not by_kind:
         return Findings([])
+    by_kind["all kinds"] = [rows for renderings in by_kind.values() for rows in renderings]
     lines, claims = [], []
     for kind, renderings in by_kind.items():
         both = {model: _pooled(renderings, model) for model in MODELS}
@@ -170,26 +167,24 @@ def _rooms_lower(renderings: list[list[Record]]) -> tuple[int, int]:
     return sum(one["learned"] < one["fixed"] for one in known), len(known)
 
 
-@dataclass(frozen=True)
-class Pooled:
-    """One match covariance over some renderings."""
-
-    renderings: int
-    poses: int
-    measured: float
-    beyond_5_sigma: float
-    nees: float
-    translation_m: float
-    success: float
-    accepted_wrong: float
-    fused_translation_m: float
-    fused_spread_m: float | None
-    """Standard deviation over the renderings; None of one alone."""
-
-    fused_rotation_deg: float
+COLUMNS = {
+    "renderings": ("renderings", 1, 0),
+    "poses": ("poses", 1, 0),
+    "measured": ("measured [%]", 100.0, 1),
+    "beyond_5_sigma": ("beyond 5 sigmas [%]", 100.0, 1),
+    "nees": ("NEES", 1.0, 2),
+    "translation_m": ("error [mm]", 1e3, 2),
+    "success": ("init success [%]", 100.0, 1),
+    "accepted_wrong": ("ok and wrong [%]", 100.0, 1),
+    "fused_translation_m": ("fused [mm]", 1e3, 2),
+    "fused_spread_m": ("its spread [mm]", 1e3, 2),
+    "fused_rotation_deg": ("fused [deg]", 1.0, 3),
+}
+"""Column, its scale and digits of each pooled number."""
 
 
-def _pooled(renderings: list[list[Record]], model: str) -> Pooled:
+def _pooled(renderings: list[list[Record]], model: str) -> Record:
+    """Numbers of one match covariance over some renderings; one alone has no spread."""
     rows = [row for rows in renderings for row in rows if row["model"] == model]
 
     def mean(name: str, weight: str = "") -> float:
@@ -199,41 +194,28 @@ def _pooled(renderings: list[list[Record]], model: str) -> Pooled:
 
     fused = [one for row in rows if (one := row["fused_translation_m"]) is not None]
     poses = sum(row["poses"] for row in rows)
-    return Pooled(
-        renderings=len(rows),
-        poses=poses,
-        measured=sum(row["measured"] for row in rows) / max(poses, 1),
-        beyond_5_sigma=mean("beyond_5_sigma", "measured"),
-        nees=mean("nees", "measured"),
-        translation_m=mean("translation_m"),
-        success=mean("success", "windows"),
-        accepted_wrong=mean("accepted_wrong", "windows"),
-        fused_translation_m=mean("fused_translation_m"),
-        fused_spread_m=float(np.std(fused, ddof=1)) if len(fused) > 1 else None,
-        fused_rotation_deg=mean("fused_rotation_deg"),
-    )
+    return {
+        "renderings": len(rows),
+        "poses": poses,
+        "measured": sum(row["measured"] for row in rows) / max(poses, 1),
+        **{name: mean(name, "measured") for name in ("beyond_5_sigma", "nees")},
+        **{name: mean(name, "windows") for name in ("success", "accepted_wrong")},
+        **{name: mean(name) for name in ("translation_m", "fused_translation_m")},
+        "fused_spread_m": float(np.std(fused, ddof=1)) if len(fused) > 1 else None,
+        "fused_rotation_deg": mean("fused_rotation_deg"),
+    }
 
 
-def _entries(pooled: Pooled) -> list[Entry]:
-    spread = pooled.fused_spread_m
+def _entries(pooled: Record) -> list[Entry]:
     return [
-        ("renderings", pooled.renderings, 0),
-        ("poses", pooled.poses, 0),
-        ("measured [%]", 100.0 * pooled.measured, 1),
-        ("beyond 5 sigmas [%]", 100.0 * pooled.beyond_5_sigma, 1),
-        ("NEES", pooled.nees, 2),
-        ("error [mm]", 1e3 * pooled.translation_m, 2),
-        ("init success [%]", 100.0 * pooled.success, 1),
-        ("ok and wrong [%]", 100.0 * pooled.accepted_wrong, 1),
-        ("fused [mm]", 1e3 * pooled.fused_translation_m, 2),
-        ("its spread [mm]", None if spread is None else 1e3 * spread, 2),
-        ("fused [deg]", pooled.fused_rotation_deg, 3),
+        (column, None if pooled[name] is None else scale * pooled[name], digits)
+        for name, (column, scale, digits) in COLUMNS.items()
     ]
 
 
-def _claims(kind: str, learned: Pooled, fixed: Pooled, rooms: tuple[int, int]) -> list[Claim]:
+def _claims(kind: str, learned: Record, fixed: Record, rooms: tuple[int, int]) -> list[Claim]:
     """Claims about learned covariances: better on each kind, and by a fifth on the mean of all."""
-    ratio = learned.fused_translation_m / fixed.fused_translation_m
+    ratio = learned["fused_translation_m"] / fixed["fused_translation_m"]
     needed = 0.8 if kind == "all kinds" else 1.0
     better = Claim(
         f"{kind}: fused error {ratio:.2f} of fixed noise's, at most {needed}; lower in {rooms[0]} "
@@ -243,16 +225,15 @@ def _claims(kind: str, learned: Pooled, fixed: Pooled, rooms: tuple[int, int]) -
     if kind != "all kinds":
         return [better]
     measured, beyond, success, wrong = (
-        100.0 * share
-        for share in (
-            learned.measured, learned.beyond_5_sigma, learned.success, learned.accepted_wrong
-        )
-    )  # fmt: skip
+        100.0 * learned[name]
+        for name in ("measured", "beyond_5_sigma", "success", "accepted_wrong")
+    )
+    nees = learned["nees"]
     return [
         better,
         Claim(f"{measured:.1f} % measured, at least 98", measured >= 98.0),
         Claim(f"{beyond:.2f} % beyond 5 sigmas, at most 0.5", beyond <= 0.5),
-        Claim(f"NEES {learned.nees:.2f}, 0.6 to 1.6", 0.6 <= learned.nees <= 1.6),
+        Claim(f"NEES {nees:.2f}, 0.6 to 1.6", 0.6 <= nees <= 1.6),
         Claim(f"init: {success:.1f} % right, at least 95", success >= 95.0),
         Claim(f"init: {wrong:.1f} % ok and wrong, at most 1", wrong <= 1.0),
     ]

@@ -1,7 +1,5 @@
 """Figures of an initialization experiment as data; the report plots each `kind`."""
 
-from typing import Any
-
 import numpy as np
 
 from maci2.metrics.init_errors import METRICS
@@ -11,6 +9,7 @@ from maci2_lab.evaluation.protocol import Row
 from maci2_lab.evaluation.summary import is_right
 from maci2_lab.experiments.init_tables import Board
 from maci2_lab.experiments.methods import Method
+from maci2_lab.experiments.table import Record, bin_series, figure
 
 BINS = 6
 
@@ -26,10 +25,8 @@ PREDICTED = {
 }
 """Stated standard deviation that belongs to each metric."""
 
-Figure = dict[str, Any]
 
-
-def initialization_figures(board: Board, metrics: tuple[str, ...], detail: bool) -> list[Figure]:
+def initialization_figures(board: Board, metrics: tuple[str, ...], detail: bool) -> list[Record]:
     """Distributions of errors; in detail also errors along each recording, sigma against error,
     and gravity's ellipses."""
     figures = []
@@ -52,18 +49,17 @@ def initialization_figures(board: Board, metrics: tuple[str, ...], detail: bool)
     return figures
 
 
-def _distributions(board: Board, methods: list[Method], vision: str, metric: str) -> Figure:
+def _distributions(board: Board, methods: list[Method], vision: str, metric: str) -> Record:
     title, unit, _ = METRICS[metric]
-    groups = [{"name": method.name, "values": _values(board, method, metric)} for method in methods]
-    return {
-        "kind": "distributions",
-        "title": f"{title} error over all windows, vision {vision}",
-        "unit": unit,
-        "groups": groups,
-    }
+    groups = []
+    for method in methods:
+        found = [getattr(row.errors, metric) for _, row in board.pooled(method) if row.errors]
+        groups.append({"name": method.name, "values": [v for v in found if v is not None]})
+    title = f"{title} error over all windows, vision {vision}"
+    return figure("distributions", title, unit, groups=groups)
 
 
-def success_over_difficulty(board: Board, methods: list[Method], vision: str) -> Figure:
+def success_over_difficulty(board: Board, methods: list[Method], vision: str) -> Record:
     """Success rate of each method where few, some and most of the other methods fail."""
     right = {
         method: {
@@ -92,15 +88,12 @@ def success_over_difficulty(board: Board, methods: list[Method], vision: str) ->
                 "count": [len(one) for _, one in shown],
             }
         )
-    return {
-        "kind": "difficulty",
-        "title": f"success over difficulty, vision {vision}",
-        "unit": "share of the other methods that fail on a window",
-        "series": series,
-    }
+    title = f"success over difficulty, vision {vision}"
+    unit = "share of the other methods that fail on a window"
+    return figure("difficulty", title, unit, series=series)
 
 
-def _along(board: Board, methods: list[Method], vision: str, name: str, metric: str) -> Figure:
+def _along(board: Board, methods: list[Method], vision: str, name: str, metric: str) -> Record:
     """Errors from window to window, with the verdict on each."""
     title, unit, _ = METRICS[metric]
     series = []
@@ -118,12 +111,7 @@ def _along(board: Board, methods: list[Method], vision: str, name: str, metric: 
                 "position": [row.position_w for row in rows],
             }
         )
-    return {
-        "kind": "along",
-        "title": f"{title} error along {name}, vision {vision}",
-        "unit": unit,
-        "series": series,
-    }
+    return figure("along", f"{title} error along {name}, vision {vision}", unit, series=series)
 
 
 def _verdict(board: Board, row: Row) -> str:
@@ -133,8 +121,7 @@ def _verdict(board: Board, row: Row) -> str:
     return f"window {row.index} at {row.start_ns} ns, {verdict}, {right}{reason}"
 
 
-def _bins(board: Board, methods: list[Method], vision: str, metric: str) -> Figure:
-    title = METRICS[metric][0]
+def _bins(board: Board, methods: list[Method], vision: str, metric: str) -> Record:
     stated, unit = PREDICTED[metric]
     series = []
     for method in methods:
@@ -145,24 +132,13 @@ def _bins(board: Board, methods: list[Method], vision: str, metric: str) -> Figu
         ]
         predicted = np.array([getattr(row.stated, stated) for row in rows])
         actual = np.array([getattr(row.errors, metric) for row in rows])
-        bins = equal_bins(predicted, actual, min(BINS, len(rows)))
-        series.append(
-            {
-                "name": method.name,
-                "predicted": [group.predicted for group in bins],
-                "actual": [group.actual for group in bins],
-                "count": [group.count for group in bins],
-            }
-        )
-    return {
-        "kind": "bins",
-        "title": f"{title}: stated sigma against rms error, vision {vision}",
-        "unit": unit,
-        "series": series,
-    }
+        bins = [vars(one) for one in equal_bins(predicted, actual, min(BINS, len(rows)))]
+        series.append(bin_series(method.name, bins, "actual"))
+    title = f"{METRICS[metric].title}: stated sigma against rms error, vision {vision}"
+    return figure("bins", title, unit, series=series)
 
 
-def _ellipses(board: Board, method: Method, vision: str) -> Figure:
+def _ellipses(board: Board, method: Method, vision: str) -> Record:
     """Error of gravity in the plane perpendicular to it, with the stated ellipse."""
     points = [
         {
@@ -173,18 +149,9 @@ def _ellipses(board: Board, method: Method, vision: str) -> Figure:
         for name, row in board.pooled(method)
         if row.stated is not None
     ]
-    return {
-        "kind": "ellipses",
-        "title": f"gravity's direction, {method.name}, vision {vision}: errors and stated ellipses",
-        "unit": "deg",
-        "points": points,
-    }
+    title = f"gravity's direction, {method.name}, vision {vision}: errors and stated ellipses"
+    return figure("ellipses", title, "deg", points=points)
 
 
 def _states(board: Board, method: Method) -> bool:
     return any(row.stated is not None for _, row in board.pooled(method))
-
-
-def _values(board: Board, method: Method, metric: str) -> list[float]:
-    errors = [row.errors for _, row in board.pooled(method) if row.errors is not None]
-    return [value for error in errors if (value := getattr(error, metric)) is not None]

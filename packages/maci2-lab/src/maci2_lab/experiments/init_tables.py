@@ -81,31 +81,24 @@ FOUR = ("gravity_deg", "velocity_rmse", "rotation_deg", "translation_m")
 IN_BRACKETS = "In brackets: the paper's, over the same recordings, with its own camera motion."
 
 
-def error_tables(board: Board, metrics: tuple[str, ...], paper: PaperTable | None) -> list[Table]:
-    """Tables of errors, one per vision source and metric: methods down, recordings across."""
-    return [
-        _error_table(board, vision, metric, paper)
-        for vision in board.visions()
-        for metric in metrics
-    ]
-
-
-def _error_table(board: Board, vision: str, metric: str, paper: PaperTable | None) -> Table:
+def error_table(board: Board, vision: str, metric: str, paper: PaperTable | None) -> Table:
+    """Errors on one vision source: methods down, recordings across."""
     title, unit, digits = METRICS[metric]
     lines = []
     for method in board.of_vision(vision):
+        row = method.paper_row
         cells = [
             Cell(
                 board.summary(method, name).mean[metric],
                 digits,
-                paper.value(method.paper_row, metric, name) if paper else None,
+                paper.value(row, metric, name) if paper else None,
             )
             for name in board.recordings
         ]
         mean = board.average(method)
-        expected = paper.mean(method.paper_row, metric, board.recordings) if paper else None
+        expected = paper.mean(row, metric, board.recordings) if paper else None
         cells.append(Cell(mean.mean[metric], digits, expected))
-        cells.append(Cell(mean.success, 3, paper.success.get(method.paper_row) if paper else None))
+        cells.append(Cell(mean.success, 3, paper.success.get(row) if paper else None))
         lines.append(Line(method.name, source_of(method), tuple(cells)))
     count = len(board.recordings)
     best = dict.fromkeys(range(count + 1), False) | {count + 1: True}
@@ -123,9 +116,9 @@ def verdict_table(board: Board) -> Table:
     for method in board.methods:
         for stride_s in board.strides_s:
             label = f"{label_of(board, method)}, every {stride_s:g} s"
-            mean, gated = (board.average(method, stride_s, k) for k in (_is_any, _is_excited))
-            lines.append((label, source_of(method), _verdict_entries(mean)))
-            lines.append((f"{label}, gated", source_of(method), _verdict_entries(gated)))
+            for gate, keep in (("", lambda _: True), (", gated", lambda row: row.excited is True)):
+                entries = _verdict_entries(board.average(method, stride_s, keep))
+                lines.append((label + gate, source_of(method), entries))
     return table_of(
         "Verdicts, medians and the other metrics",
         lines,
@@ -168,14 +161,6 @@ def _verdict_entries(mean: Summary) -> list[Entry]:
         entries.append((f"{title} [{unit}]", mean.mean[metric], digits))
         entries.append(("median", mean.median[metric], digits))
     return [*entries, *((f"NEES {name}", mean.nees[name], 2) for name in ("gravity", "velocity"))]
-
-
-def _is_any(_: Row) -> bool:
-    return True
-
-
-def _is_excited(row: Row) -> bool:
-    return row.excited is True
 
 
 def label_of(board: Board, method: Method) -> str:
@@ -296,11 +281,6 @@ LEARNED, RAW = "maci2, learned IMU", "maci2, raw IMU"
 ClaimMaker = Callable[[Board, PaperTable | None], list[Claim]]
 
 
-def no_claims(_: Board, __: PaperTable | None) -> list[Claim]:
-    """No claims, for experiments that only report numbers."""
-    return []
-
-
 def baseline_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
     """Claims about maci2 compared with the baselines on the same input, and with the paper.
 
@@ -353,11 +333,6 @@ def fusion_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
                 for metric in ("rotation_deg", "translation_m")
             ]
     return claims
-
-
-def paper_claims(board: Board, paper: PaperTable | None) -> list[Claim]:
-    """Claims about our rows compared with those of the paper."""
-    return against_paper(board, paper)
 
 
 def against_paper(board: Board, paper: PaperTable | None, vision: str | None = None) -> list[Claim]:

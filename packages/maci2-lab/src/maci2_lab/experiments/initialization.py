@@ -2,8 +2,8 @@
 also for failures; the rows of all methods arranged for queries; and combinations of experiments."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -32,14 +32,19 @@ from maci2_lab.evaluation.protocol import (
 )
 from maci2_lab.evaluation.summary import PAPER_LIMITS, SuccessLimits
 from maci2_lab.evaluation.time_limit import TimeLimitError, within
-from maci2_lab.experiments.experiment import Records, Settings, Task, TaskResult
+from maci2_lab.experiments.experiment import (
+    RecordingsExperiment,
+    Records,
+    Settings,
+    Task,
+    TaskResult,
+)
 from maci2_lab.experiments.init_figures import initialization_figures
 from maci2_lab.experiments.init_tables import (
     Board,
     ClaimMaker,
     audited_table,
-    error_tables,
-    no_claims,
+    error_table,
     order_claims,
     summary_tables,
     verdict_table,
@@ -86,16 +91,15 @@ class MethodRun:
     def task(self) -> Task:
         kind = self.method.vision.partition(":")[0]
         vision = slug(self.method.vision) if kind == "tracks" else kind
+        key = f"{self.stride_s:g}s_{vision}_{slug(self.method.name)}"
         options = {
-            "recording": self.recording,
             "stride_s": self.stride_s,
-            "seed": self.settings.seed,
-            "limit_s": self.settings.limit_s,
+            **asdict(self.settings),
             "windows": self.count,
             "method": asdict(self.method),
         }
-        key = f"{self.recording}_{self.stride_s:g}s_{vision}_{slug(self.method.name)}"
-        return Task(key, options, {self.recording: self.path}, self.run, self.windows)
+        task = Task.on(self.recording, self.path, key, self.run, **options)
+        return replace(task, windows=self.windows)
 
     def run(self, only: int | None = None) -> TaskResult:
         """Rows of all windows, or of only one."""
@@ -196,15 +200,14 @@ class InitExperiment:
     methods: tuple[Method, ...]
     metrics: tuple[str, ...] = ("gravity_deg", "velocity_rmse")
     paper: PaperTable | None = None
-    strides_s: tuple[float, ...] = (2.5,)
-    windows: tuple[int, ...] = ()
-    """Largest number of windows of a recording at each stride; by default all."""
+    windows: Mapping[float, int] = field(default_factory=lambda: {2.5: 0})
+    """Largest number of windows of a recording at each stride [s]; 0 for all."""
 
     limits: SuccessLimits = PAPER_LIMITS
     """Errors below which a window is a success."""
 
-    claims: ClaimMaker = no_claims
-    """Claims about the results, each checked against them."""
+    claims: ClaimMaker = lambda *_: []
+    """Claims about the results, each checked against them; none by default."""
 
     scored: bool = False
     """True if verdicts get a table of their own."""
@@ -221,27 +224,34 @@ class InitExperiment:
         visions = dict.fromkeys(method.vision for method in self.methods)
         return tuple(file for vision in visions if (file := vision_file(vision)))
 
+    @property
+    def parts(self) -> "tuple[InitExperiment, ...]":
+        """The experiment itself: its only part."""
+        return (self,)
+
     def by_methods(self, names: Sequence[str]) -> "InitExperiment | None":
         """Experiment restricted to the methods of these names; None if it has none of them."""
         kept = tuple(method for method in self.methods if method.is_called(names))
         return replace(self, methods=kept) if kept else None
 
     def tasks(self, recordings: Recordings, settings: Settings) -> list[Task]:
-        counts = self.windows or (0,) * len(self.strides_s)
-        strides = list(zip(self.strides_s, counts, strict=True))
         return [
             MethodRun(name, path, method, stride_s, settings, count).task()
             for name, path in recordings.present(self.recordings).items()
             for method in self.methods
             if has_vision(path, method.vision)
-            for stride_s, count in strides
+            for stride_s, count in self.windows.items()
         ]
 
     def findings(self, records: Records) -> Findings:
         board = self.board(records)
         if not board.methods:
             return Findings([])
-        tables = error_tables(board, self.metrics, self.paper)
+        tables = [
+            error_table(board, vision, metric, self.paper)
+            for vision in board.visions()
+            for metric in self.metrics
+        ]
         if self.scored:
             tables += [verdict_table(board), audited_table(board)]
         figures = initialization_figures(board, self.metrics, self.detail)
@@ -262,7 +272,7 @@ class InitExperiment:
         return Board(
             tuple(method for method in self.methods if method in ran),
             tuple(name for name in self.recordings if name in there),
-            self.strides_s,
+            tuple(self.windows),
             self.limits,
             rows,
         )
@@ -315,3 +325,7 @@ class CombinedExperiment:
                 {**figure, "title": f"{part.title}: {figure['title']}"} for figure in shown.figures
             )
         return found
+
+
+Experiment = InitExperiment | CombinedExperiment | RecordingsExperiment
+"""An experiment: usually one table or figure of the paper."""

@@ -106,18 +106,6 @@ class Rendering:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class _Order:
-    """A rendering to make."""
-
-    one: Rendering
-    along: Path | None
-    """Path of the recording to render along."""
-
-    path: Path
-    """Folder to write to."""
-
-
 def with_renderings(
     renderings: tuple[Rendering, ...],
     recordings: Recordings,
@@ -130,29 +118,32 @@ def with_renderings(
     One along a recording that is not there stays missing.
     """
     by_name = recordings.by_name
-    wanted = [
-        _Order(one, by_name.get(one.along), folder / one.name)
+    paths = {
+        one: folder / one.name
         for one in renderings
         if one.name not in by_name and (not one.along or one.along in by_name)
+    }
+    missing = [
+        (one, by_name.get(one.along), path) for one, path in paths.items() if not path.is_dir()
     ]
-    missing = [order for order in wanted if not order.path.is_dir()]
-    for done, (order, result) in enumerate(run_all(_render, missing, pool), start=1):
+    for done, ((one, _, path), result) in enumerate(run_all(_render, missing, pool), start=1):
         if isinstance(result, WorkerDied):
-            raise DatasetError(f"{order.path}: {result.reason}; nothing was rendered.")
-        on_progress(f"rendering {order.one.name}", done, len(missing))
-    return replace(recordings, by_name=by_name | {order.one.name: order.path for order in wanted})
+            raise DatasetError(f"{path}: {result.reason}; nothing was rendered.")
+        on_progress(f"rendering {one.name}", done, len(missing))
+    return replace(recordings, by_name=by_name | {one.name: path for one, path in paths.items()})
 
 
-def _render(order: _Order) -> None:
-    one = order.one
+def _render(order: tuple[Rendering, Path | None, Path]) -> None:
+    """Render one recording, along another if it has one, into a folder."""
+    one, along, path = order
     config = RenderConfig(
         difficulty_of(one.difficulty), one.seed, RATE_HZ, one.start_s, one.duration_s, one.scene
     )
-    if order.along is not None:
-        recording, _ = rendered_on_imu_clock(open_recording(order.along), config)
+    if along is not None:
+        recording, _ = rendered_on_imu_clock(open_recording(along), config)
     else:
         recording = simulate(
             SimulationConfig(kind=one.motion, duration_s=one.duration_s, seed=one.seed)
         )
-    order.path.parent.mkdir(parents=True, exist_ok=True)
-    render_recording(recording, order.path, config)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    render_recording(recording, path, config)

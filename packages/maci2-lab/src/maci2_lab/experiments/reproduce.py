@@ -13,8 +13,14 @@ from typing import Any
 from maci2.errors import Maci2Error
 from maci2.pipeline.prepare import Window
 from maci2_lab.evaluation.protocol import Row
-from maci2_lab.experiments.experiment import Experiment, Records, Settings, Task, TaskResult
-from maci2_lab.experiments.initialization import CombinedExperiment, InitExperiment
+from maci2_lab.experiments.experiment import (
+    RecordingsExperiment,
+    Records,
+    Settings,
+    Task,
+    TaskResult,
+)
+from maci2_lab.experiments.initialization import CombinedExperiment, Experiment
 from maci2_lab.experiments.recordings import Recordings, with_renderings
 from maci2_lab.experiments.store import Store, row_record, time_table, write_result
 from maci2_lab.experiments.table import Findings
@@ -56,7 +62,7 @@ def reproduce(
 ) -> Reproduced:
     """Run the tasks that are not stored yet; write results, tables and the list of segments."""
     store = Store(output / experiment.name)
-    if isinstance(experiment, InitExperiment | CombinedExperiment):
+    if not isinstance(experiment, RecordingsExperiment):
         recordings = with_renderings(
             experiment.renderings, recordings, output / RENDERINGS, pool, on_progress
         )
@@ -68,7 +74,24 @@ def reproduce(
         _retry_time_outs(task, records, store, pool)
     missing = (*missing_inputs(experiment, recordings), *_shortfalls(records))
     findings = experiment.findings(records) if records else None
-    _write_experiment(store.folder, experiment, settings, missing, records, findings)
+    segments: dict[str, Any] = {}
+    for record in records.values():
+        task = record["task"]
+        if "stride_s" in task:
+            keyframes = task["method"]["keyframes"]
+            name = f"{task['recording']}, every {task['stride_s']:g} s, {keyframes} keyframes"
+            segments[name] = [row["start_ns"] for row in record["rows"]]
+    summary = {
+        "name": experiment.name,
+        "title": experiment.title,
+        "settings": asdict(settings),
+        "missing": list(missing),
+        "results": list(records),
+        "segments_start_ns": segments,
+        "tables": [asdict(table) for table in findings.tables] if findings else [],
+        "claims": [asdict(claim) for claim in findings.claims] if findings else [],
+    }
+    write_result(store.folder / "experiment.json", summary)
     # Times are never the same twice: they are shown, not stored among the tables.
     times = time_table(store, records)
     if findings is not None and times is not None:
@@ -189,32 +212,3 @@ def _window_by_window(task: Task, windows: list[Window], pool: Pool) -> TaskResu
         else:
             rows += result.rows
     return TaskResult(rows)
-
-
-def _write_experiment(
-    folder: Path,
-    experiment: Experiment,
-    settings: Settings,
-    missing: tuple[str, ...],
-    records: Records,
-    findings: Findings | None,
-) -> None:
-    """Record for experiment.json: what was run, on what, and the results."""
-    segments: dict[str, Any] = {}
-    for record in records.values():
-        task = record["task"]
-        if "stride_s" in task:
-            keyframes = task["method"]["keyframes"]
-            name = f"{task['recording']}, every {task['stride_s']:g} s, {keyframes} keyframes"
-            segments[name] = [row["start_ns"] for row in record["rows"]]
-    record = {
-        "name": experiment.name,
-        "title": experiment.title,
-        "settings": asdict(settings),
-        "missing": list(missing),
-        "results": list(records),
-        "segments_start_ns": segments,
-        "tables": [table.as_dict() for table in findings.tables] if findings else [],
-        "claims": [asdict(claim) for claim in findings.claims] if findings else [],
-    }
-    write_result(folder / "experiment.json", record)

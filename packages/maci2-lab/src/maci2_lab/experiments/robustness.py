@@ -74,15 +74,14 @@ class FaultyRuns:
         kind = self.vision.partition(":")[0]
         source = f"audited {kind}" if self.audited else kind
         options = {
-            "recording": self.recording,
             "job": self.job,
             "vision": self.vision,
             "source": source,
             "seed": self.seed,
             "faults": [fault.name for fault in self.faults],
         }
-        key = f"{self.recording}_{self.job}_{slug(source)}"
-        return Task(key, options, {self.recording: self.path}, self.run)
+        key = f"{self.job}_{slug(source)}"
+        return Task.on(self.recording, self.path, key, self.run, **options)
 
     def run(self) -> TaskResult:
         """One row for each window and fault."""

@@ -17,12 +17,10 @@ from maci2.files import read_json, write_atomically
 from maci2.metrics.init_errors import InitErrors
 from maci2_lab.baselines.segment import StageTime
 from maci2_lab.evaluation.protocol import Row, StatedUncertainty
-from maci2_lab.experiments.table import Cell, Line, Table
+from maci2_lab.experiments.table import Cell, Line, Record, Table
 
 DIGITS = 9
 """Significant digits in result files."""
-
-Record = dict[str, Any]
 
 
 def rounded(value: Any) -> Any:
@@ -40,25 +38,25 @@ def rounded(value: Any) -> Any:
 def row_record(row: Row) -> Record:
     """One row for a result file; times are kept apart."""
     errors, audited = row.errors, row.audited
-    record: Record = {"index": row.index, "start_ns": row.start_ns, "end_ns": row.end_ns}
-    if row.excited is not None:
-        record["excited"] = row.excited
-    if row.position_w is not None:
-        record["position_w"] = row.position_w
-    record |= {
+    record = {
+        "index": row.index,
+        "start_ns": row.start_ns,
+        "end_ns": row.end_ns,
         "accepted": row.accepted,
         "unsure": row.unsure,
         "reason": "; ".join(row.reasons),
         "errors": None if errors is None else errors.as_dict(),
         "nees": {} if errors is None else errors.nees,
     }
-    if audited is not None:
-        record["audited"] = {"errors": audited.as_dict(), "nees": audited.nees}
-    if row.stated is not None:
-        record["posterior"] = asdict(row.stated)
-    if row.timed_out:
-        record["timed_out"] = True
-    return {key: rounded(value) for key, value in record.items()}
+    optional = {
+        "excited": row.excited,
+        "position_w": row.position_w,
+        "audited": audited and {"errors": audited.as_dict(), "nees": audited.nees},
+        "posterior": row.stated and asdict(row.stated),
+        "timed_out": row.timed_out or None,
+    }
+    known = {key: value for key, value in optional.items() if value is not None}
+    return {key: rounded(value) for key, value in (record | known).items()}
 
 
 def row_from_record(record: Record) -> Row:

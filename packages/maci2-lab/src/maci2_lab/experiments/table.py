@@ -1,6 +1,6 @@
 """Tables to print, to show in the report and to store with the results."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Record = dict[str, Any]
@@ -41,9 +41,6 @@ class Table:
     lines: tuple[Line, ...]
     note: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Claim:
@@ -59,8 +56,24 @@ class Findings:
 
     tables: list[Table]
     claims: list[Claim] = field(default_factory=list)
-    figures: list[dict[str, Any]] = field(default_factory=list)
+    figures: list[Record] = field(default_factory=list)
     """Data of figures; the report plots each by its `kind`."""
+
+
+def figure(kind: str, title: str, unit: str, **content: Any) -> Record:
+    """Data of one figure."""
+    return {"kind": kind, "title": title, "unit": unit, **content}
+
+
+def bin_series(name: str, bins: list[Record], actual: str, scale: float = 1.0) -> Record:
+    """Bins of predicted sigma as a figure of kind `bins` plots them; `actual` is the key of the
+    error."""
+    return {
+        "name": name,
+        "predicted": [scale * one["predicted"] for one in bins],
+        "actual": [scale * one[actual] for one in bins],
+        "count": [one["count"] for one in bins],
+    }
 
 
 Entry = tuple[str, float | None, int]

@@ -27,7 +27,16 @@ from maci2_lab.experiments.experiment import Task, TaskResult
 from maci2_lab.experiments.methods import has_vision
 from maci2_lab.experiments.recordings import Recordings
 from maci2_lab.experiments.store import WindowTimes, rounded
-from maci2_lab.experiments.table import Cell, Claim, Findings, Line, Record, Table, mark_best
+from maci2_lab.experiments.table import (
+    Cell,
+    Claim,
+    Findings,
+    Line,
+    Record,
+    Table,
+    figure,
+    mark_best,
+)
 
 BASELINE_SUFFIX = "_Twb_tum.txt"
 """Files of other systems: NAME_Twb_tum.txt, poses of the IMU."""
@@ -63,15 +72,10 @@ def track_task(
 ) -> Task:
     """One recording, one source of camera motion, one IMU model; `baselines` is the folder of other
     systems' trajectories on the same images."""
-    options = {
-        "recording": recording,
-        "vision": vision,
-        "imu": imu,
-        "baselines": sorted(file.name for file in _files(baselines)),
-    }
-    key = f"{recording}_{vision.partition(':')[0]}_{imu}"
+    names = sorted(file.name for file in _files(baselines))
+    key = f"{vision.partition(':')[0]}_{imu}"
     run = partial(run_track, path, vision, imu, baselines)
-    return Task(key, options, {recording: path}, run)
+    return Task.on(recording, path, key, run, vision=vision, imu=imu, baselines=names)
 
 
 def baselines_of(root: Path, recording: str) -> Path | None:
@@ -126,7 +130,7 @@ def _own_row(name: str, tracked: RecordedTrack, truth: GroundTruth) -> Record:
     errors = track_errors(states, biases, truth, origins)
     if errors is None:
         return {}
-    audited = _audited_errors(tracked)
+    audited = _audited_errors(tracked, biases)
     judged = audited or errors
     over_time = {part: _thinned(judged.nees_over_time[part]) for part in SCORED}
     return _row(name, errors) | {
@@ -138,7 +142,7 @@ def _own_row(name: str, tracked: RecordedTrack, truth: GroundTruth) -> Record:
     }
 
 
-def _audited_errors(tracked: RecordedTrack) -> TrackErrors | None:
+def _audited_errors(tracked: RecordedTrack, biases: Array) -> TrackErrors | None:
     """Errors against the audited ground truth; None where it could not be audited."""
     try:
         recording = with_audited(tracked.inputs.recording, (AUDITED, *TRUTHS))
@@ -147,7 +151,6 @@ def _audited_errors(tracked: RecordedTrack) -> TrackErrors | None:
     truth = recording.truths.get(AUDITED)
     if truth is None:
         return None
-    biases = raw_biases(tracked.inputs, tracked.at_images)[0]
     return track_errors(tracked.at_images, biases, truth, tracked.origins)
 
 
@@ -211,8 +214,7 @@ def track_findings(records: list[Record]) -> Findings:
             {"name": part, "values": [v for v in values if v is not None]}
             for part, values in over_time.items()
         ]
-        title = f"NEES over time: {name}"
-        figures.append({"kind": "distributions", "title": title, "unit": "", "groups": groups})
+        figures.append(figure("distributions", f"NEES over time: {name}", "", groups=groups))
     return Findings(tables, claims, figures)
 
 

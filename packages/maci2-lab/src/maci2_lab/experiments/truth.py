@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from maci2.tools.ground_truth.comparison import compare_with_published
 from maci2_lab.experiments.experiment import Task, TaskResult
 from maci2_lab.experiments.recordings import Recordings
 from maci2_lab.experiments.store import rounded
-from maci2_lab.experiments.table import Cell, Entry, Findings, Line, Record, Table, table_of
+from maci2_lab.experiments.table import Cell, Entry, Findings, Line, Record, Table, figure, table_of
 
 ROWS_HZ = (1.0, 2.0, 4.0, 20.0)
 """Rows per second at which the time offset of positions is estimated, for laser trackers."""
@@ -27,11 +26,8 @@ def truth_tasks(sources: tuple[tuple[str, str], ...], recordings: Recordings, _:
     """Task of each ground truth that is there; sources as `maci2 truth --from` names them, empty
     for the first of a recording."""
     return [
-        Task(
-            f"{name}_{source or 'first'}",
-            {"recording": name, "source": source},
-            {name: path},
-            partial(run_truth, name, path, source),
+        Task.on(
+            name, path, source or "first", partial(run_truth, name, path, source), source=source
         )
         for name, source in sources
         if (path := recordings.by_name.get(name))
@@ -108,7 +104,7 @@ def truth_findings(records: list[Record]) -> Findings:
     return Findings(tables, figures=_figures(rows))
 
 
-def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
+def _figures(rows: list[tuple[Record, Record]]) -> list[Record]:
     """Figure data: time offsets by rows, rotations and tilts, with standard deviations."""
     clocks = [
         {"name": task["recording"], "values": row["late_by_rows_hz"]}
@@ -125,7 +121,7 @@ def _figures(rows: list[tuple[Record, Record]]) -> list[dict[str, Any]]:
     ]
     hz = [f"{hz:g} rows/s" for hz in ROWS_HZ]
     return [
-        {"kind": "intervals", "title": title, "unit": unit, "names": names, "groups": groups}
+        figure("intervals", title, unit, names=names, groups=groups)
         for title, unit, names, groups in (
             ("How late published positions are", "ms", hz, clocks),
             ("Against the IMU", "deg", ["body rotated", "world tilted"], angles),

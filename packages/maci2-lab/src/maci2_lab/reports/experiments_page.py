@@ -207,15 +207,15 @@ def _square(center: Array, half: float) -> Axes:
     return Axes((x - half, x + half), (y - half, y + half), height=height)
 
 
+def _counted(one: dict[str, Any], x: Array, y: Array) -> Series:
+    """Series whose points show their number of windows."""
+    return Series(one["name"], x, y, titles=[f"{one['name']}: {n} windows" for n in one["count"]])
+
+
 def _bins(figure: dict[str, Any]) -> str:
     """Predicted against actual errors, with the line y = x."""
     lines = [
-        Series(
-            one["name"],
-            _numbers(one["predicted"]),
-            _numbers(one["actual"]),
-            titles=[f"{one['name']}: {count} windows" for count in one["count"]],
-        )
+        _counted(one, _numbers(one["predicted"]), _numbers(one["actual"]))
         for one in figure["series"]
     ]
     return y_equals_x(lines, figure["unit"]) or "<p>No sigma was predicted.</p>"
@@ -224,12 +224,7 @@ def _bins(figure: dict[str, Any]) -> str:
 def _difficulty(figure: dict[str, Any]) -> str:
     """Success rate by difficulty, a few methods at a time beside the first."""
     series = [
-        Series(
-            one["name"],
-            _numbers(one["difficulty"]) + 0.5 * DIFFICULTY_BIN,
-            _numbers(one["success"]),
-            titles=[f"{one['name']}: {count} windows" for count in one["count"]],
-        )
+        _counted(one, _numbers(one["difficulty"]) + 0.5 * DIFFICULTY_BIN, _numbers(one["success"]))
         for one in figure["series"]
     ]
     size = 2 * FIRST_SHOWN

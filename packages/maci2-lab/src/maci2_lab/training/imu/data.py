@@ -13,7 +13,7 @@ from torch import Tensor
 
 from maci2.errors import DatasetError
 from maci2.geometry.gaussian import predictive_variance
-from maci2.imu import BiasPrior
+from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.imu.bias_tracker import StationaryShift, track_gyro_bias
 from maci2.imu.learned_model import BLOCK, CONTEXT, DeviceConstants
 from maci2.imu.measurements import TrackedVertical
@@ -55,11 +55,11 @@ def bias_prior(seen: list[RecordingBias]) -> BiasPrior:
     spread, axes of one sensor being alike, with the wander within recordings."""
     means = np.array([one.mean for one in seen])
     within = np.mean([one.wander for one in seen], axis=0)
-    if len(seen) > 1:
-        between = [predictive_variance(means[:, sensor]) for sensor in (slice(0, 3), slice(3, 6))]
-    else:
-        # One recording says nothing of others: its bias may be as far from theirs as from none.
-        between = [float(np.mean(means[0, sensor] ** 2)) for sensor in (slice(0, 3), slice(3, 6))]
+    # One recording says nothing of others: its bias may be as far from theirs as from none.
+    between = [
+        predictive_variance(of_sensor) if len(seen) > 1 else float(np.mean(of_sensor**2))
+        for of_sensor in np.hsplit(means, 2)
+    ]
     std = np.sqrt(np.repeat(between, 3) + within)
     mean = means.mean(axis=0)
     return BiasPrior(mean[:3], std[:3], mean[3:], std[3:])
@@ -101,6 +101,12 @@ class Track:
         chain, samples = self.audited.chain, self.audited.states.samples
         bias = np.hstack([chain.bias_gyro, chain.bias_acc])
         return recording_bias(chain.stamps_ns, bias - (self.taken_off + removed)[samples])
+
+    def bias_left(self, measured: ImuMeasurements) -> RecordingBias:
+        """Remaining bias in the samples as a model measures them."""
+        assert measured.removed_gyro is not None
+        assert measured.removed_acc is not None
+        return self.bias(np.hstack([measured.removed_gyro, measured.removed_acc]))
 
     @property
     def own_bias(self) -> RecordingBias:
@@ -265,6 +271,7 @@ class _Source:
         # Steps beyond the end are never scored, but they must be steps.
         times = self.times[held] + (after - held) * self.period - self.times[start]
         R_bi_w, v, p = states.Rs_w_b[state].T, states.v_w, states.p_w
+        std = self.track.std_gyro_bias
         dt = (self.times[states.samples[ends]] - self.times[start])[:, None]
         fallen = v[state] * dt + 0.5 * GRAVITY_W * dt**2
         return {
@@ -276,11 +283,7 @@ class _Source:
             "seen": torch.tensor(self.seen[state]),
             "cov_truth": torch.tensor(self.cov_truth[state]),
             "log_variance": torch.tensor(self.log_variance[state : ends[-1] + 1].mean()),
-            "std_gyro_bias": torch.tensor(self._std_gyro_bias(start)),
+            "std_gyro_bias": torch.tensor(np.zeros(0) if std is None else std[start]),
             "valid": torch.tensor(self.valid[state]),
             "horizons": torch.tensor(self.horizons),
         }
-
-    def _std_gyro_bias(self, start: int) -> Array:
-        std = self.track.std_gyro_bias
-        return np.zeros(0) if std is None else std[start]

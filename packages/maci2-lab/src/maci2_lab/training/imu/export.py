@@ -9,7 +9,6 @@ import torch
 
 from maci2 import __version__
 from maci2.imu import BiasPrior
-from maci2.imu.bias_tracker import StationaryShift
 from maci2.imu.learned_model import (
     BLOCK,
     CONTEXT,
@@ -25,12 +24,7 @@ from maci2_lab.training.imu.likelihood import ErrorModel
 from maci2_lab.training.imu.network import ImuNetwork, Model
 from maci2_lab.training.imu.recipes import Recipe
 from maci2_lab.training.imu.stages import TrainingConfig
-from maci2_lab.training.weight_file import (
-    largest_difference,
-    onnx_of,
-    write_agreeing,
-    write_weights,
-)
+from maci2_lab.training.weight_file import largest_difference, onnx_of, write_agreeing
 
 RATE_TOLERANCE = 0.02
 MAX_FORCE_ANGLE_DEG = 60.0
@@ -79,43 +73,24 @@ def first_card(
     )
 
 
-def with_label_noise(card: ModelCard, labels: list[LabelNoise], tracks: list[Track]) -> ModelCard:
-    """The card with the noise to expect of an unseen recording's published truth: by kind, the
-    geometric mean of those seen."""
+def label_noise_of(labels: list[LabelNoise], tracks: list[Track]) -> dict[str, LabelNoiseCard]:
+    """Noise to expect of an unseen recording's published truth: by kind, the geometric mean of
+    those seen."""
     found = {}
     for kind in sorted({track.kind for track in tracks}):
         alike = [one for one, track in zip(labels, tracks, strict=True) if track.kind == kind]
         mean = np.exp(np.mean([np.log(astuple(one)) for one in alike], axis=0))
         found[kind] = LabelNoiseCard(**asdict(LabelNoise(*mean.tolist())))
-    return card.model_copy(update={"label_noise": found})
+    return found
 
 
-def with_turn_on(
-    card: ModelCard, turn_on: BiasPrior, rest_shift: StationaryShift, tilt_std: float | None
-) -> ModelCard:
-    """The card of a model that tracks the gyroscope's bias and the vertical from there on."""
-    return card.model_copy(
-        update={
-            "turn_on_mean": np.concatenate([turn_on.mean_gyro, turn_on.mean_acc]).tolist(),
-            "turn_on_std": np.concatenate([turn_on.std_gyro, turn_on.std_acc]).tolist(),
-            "rest_shift_mean": rest_shift.mean.tolist(),
-            "rest_shift_std": rest_shift.std.tolist(),
-            "tilt_std": tilt_std,
-        }
-    )
+def bias_entries(name: str, prior: BiasPrior) -> dict[str, list[float]]:
+    """Entries of a card for a prior of biases, [gyro, acc]."""
+    return {
+        f"{name}_mean": np.concatenate([prior.mean_gyro, prior.mean_acc]).tolist(),
+        f"{name}_std": np.concatenate([prior.std_gyro, prior.std_acc]).tolist(),
+    }
 
-
-def with_bias(card: ModelCard, prior: BiasPrior) -> ModelCard:
-    """The card with what bias is left after correction."""
-    return card.model_copy(
-        update={
-            "bias_mean": np.concatenate([prior.mean_gyro, prior.mean_acc]).tolist(),
-            "bias_std": np.concatenate([prior.std_gyro, prior.std_acc]).tolist(),
-        }
-    )
-
-
-__all__ = ["disagreement", "export", "to_onnx", "with_card", "write_weights"]
 
 AGREEMENT = 1e-5
 """Largest difference of torch and ONNX outputs [rad/s, m/s^2, log variance]."""

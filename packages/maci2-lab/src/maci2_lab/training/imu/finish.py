@@ -113,9 +113,7 @@ def variance_factor(model: ImuModel, tracks: list[Track]) -> float:
 def _errors_and_covs(model: ImuModel, track: Track, horizon_s: float) -> tuple[Array, Array, Array]:
     """Errors, their covariance by the accelerometer's samples, and by all else."""
     measured = model.measure(track.imu)
-    assert measured.removed_gyro is not None
-    assert measured.removed_acc is not None
-    left = track.bias(np.hstack([measured.removed_gyro, measured.removed_acc]))
+    left = track.bias_left(measured)
     std = np.sqrt(left.wander)
     own_bias = BiasPrior(left.mean[:3], std[:3], left.mean[3:], std[3:])
     windows = audited_windows(track.audited, horizon_s)

@@ -148,8 +148,6 @@ FORMS: dict[str, Form] = {
     "temperature": Form("constant", "scaled datasheet", False, False, "marginal", True),
 }
 
-DEFAULT_FORM = "separated"
-
 
 def form_named(name: str) -> Form:
     """The form, or an error that lists them."""

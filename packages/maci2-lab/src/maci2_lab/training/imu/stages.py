@@ -4,7 +4,7 @@ import logging
 import math
 import signal
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,33 +37,23 @@ class MovableCheckpoint(ModelCheckpoint):
 
     def state_dict(self) -> dict[str, Any]:
         """Names of files only."""
-        state = super().state_dict()
-        named = {Path(path).name: score for path, score in state["best_k_models"].items()}
-        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
-        return {
-            **state,
-            **{key: Path(state[key]).name for key in paths},
-            "best_k_models": named,
-            "dirpath": "",
-        }
+        return _in_folder(super().state_dict(), "")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Names of files are those of the present folder."""
-        folder = Path(str(self.dirpath))
+        super().load_state_dict(_in_folder(state_dict, str(self.dirpath)))
 
-        def here(path: str) -> str:
-            return str(folder / Path(path).name) if path else ""
 
-        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
-        found = {here(path): score for path, score in state_dict["best_k_models"].items()}
-        super().load_state_dict(
-            {
-                **state_dict,
-                **{key: here(state_dict[key]) for key in paths},
-                "best_k_models": found,
-                "dirpath": self.dirpath,
-            }
-        )
+def _in_folder(state: dict[str, Any], folder: str) -> dict[str, Any]:
+    """State of a checkpoint whose files are in a folder; their names alone where it is empty."""
+
+    def path(old: str) -> str:
+        return str(Path(folder) / Path(old).name) if old else ""
+
+    best = {path(old): score for old, score in state["best_k_models"].items()}
+    keys = ("best_model_path", "kth_best_model_path", "last_model_path")
+    paths = {key: path(state[key]) for key in keys}
+    return {**state, **paths, "best_k_models": best, "dirpath": folder}
 
 
 log = logging.getLogger(__name__)
@@ -109,10 +99,9 @@ class TrainingConfig:
 
 def training_config(seed: int, epochs: int | None, held_out_epochs: int | None) -> TrainingConfig:
     """Defaults with the options of a user."""
-    config = TrainingConfig(seed=seed)
-    if epochs is not None:
-        config = replace(config, epochs=epochs)
-    return config if held_out_epochs is None else replace(config, held_out_epochs=held_out_epochs)
+    given = {"epochs": epochs, "held_out_epochs": held_out_epochs}
+    chosen = {name: number for name, number in given.items() if number is not None}
+    return TrainingConfig(seed=seed, **chosen)
 
 
 class FixedBatches(Dataset[Batch]):

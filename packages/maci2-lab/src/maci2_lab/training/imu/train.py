@@ -4,6 +4,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from maci2.imu import BiasPrior
 from maci2.imu.bias_tracker import STD_INSTABILITY, StationaryShift, stationary_blocks
 from maci2.imu.learned_model import (
     DeviceConstants,
-    ImuModel,
     ModelCard,
     load_imu_model,
     require_no_gaps,
@@ -23,7 +23,6 @@ from maci2.imu.learned_model import (
 from maci2.sensors import ImuSamples, Recording, require_plausible
 from maci2.types import Array
 from maci2_lab.evaluation.imu_report import imu_report, model_predictor
-from maci2_lab.evaluation.integration_errors import LabelNoise
 from maci2_lab.training.imu.data import (
     Track,
     Windows,
@@ -35,12 +34,11 @@ from maci2_lab.training.imu.data import (
 from maci2_lab.training.imu.device_fit import fitted_device, refined_device
 from maci2_lab.training.imu.export import (
     RATE_TOLERANCE,
+    bias_entries,
     export,
     first_card,
-    with_bias,
+    label_noise_of,
     with_card,
-    with_label_noise,
-    with_turn_on,
 )
 from maci2_lab.training.imu.finish import (
     fit_label_noise,
@@ -101,10 +99,14 @@ def train_imu(
     card = card.model_copy(update={"correction_kept": kept})
     if form.bias_spread:
         card = _with_what_is_left(model, card, train + tune, work / "untracked.onnx")
+    known: dict[str, Any] = {}
     if turn_on is not None:
-        card = with_turn_on(card, turn_on, shift, vertical_spread(train + tune))
+        known |= bias_entries("turn_on", turn_on)
+        known |= {"rest_shift_mean": shift.mean.tolist(), "rest_shift_std": shift.std.tolist()}
+        known["tilt_std"] = vertical_spread(train + tune)
     if device is not None:
-        card = card.model_copy(update={"device": tuple(device.numbers.tolist())})
+        known["device"] = tuple(device.numbers.tolist())
+    card = card.model_copy(update=known)
     finished = work / "finished.onnx"
     export(model, card, finished)
     recordings = [_open(recipe, name, data) for name in recipe.tune or recipe.train]
@@ -124,9 +126,14 @@ def _with_what_is_left(model: Model, card: ModelCard, tracks: list[Track], path:
         log.info("variances of the accelerometer times %.2f", factor)
         export(model, card, path)
     runner = load_imu_model(path)
-    card = with_bias(card, _remaining(runner, tracks))
-    labels = [_label_noise(runner, card, track) for track in tracks]
-    return with_label_noise(card, labels, tracks)
+    left = bias_prior([track.bias_left(runner.measure(track.imu)) for track in tracks])
+    card = card.model_copy(update=bias_entries("bias", left))
+    labels = []
+    for track in tracks:
+        measured = replace(runner.measure(track.imu), std_gyro_bias=track.std_gyro_bias)
+        labels.append(fit_label_noise(measured, track, card.bias_prior()))
+        log.info("%s: noise of the truth %s", track.name, labels[-1])
+    return card.model_copy(update={"label_noise": label_noise_of(labels, tracks)})
 
 
 def measured_card(weights: Path, recordings: list[Recording]) -> ModelCard:
@@ -145,7 +152,7 @@ def measured_card(weights: Path, recordings: list[Recording]) -> ModelCard:
 
 def turn_on_prior(train: list[Track], tune: list[Track]) -> BiasPrior:
     """Raw biases: the mean of the training recordings, the spread of all."""
-    spread = _bias_prior(train + tune)
+    spread = bias_prior([track.own_bias for track in train + tune])
     mean = np.mean([track.own_bias.mean for track in train], axis=0)
     return BiasPrior(mean[:3], spread.std_gyro, mean[3:], spread.std_acc)
 
@@ -191,14 +198,10 @@ def load_tracks(
 
 
 def _open(recipe: Recipe, name: str, data: Path) -> Recording:
-    return open_recording(_find(recipe, name, data), recipe.rig, recipe.topics)
-
-
-def _find(recipe: Recipe, name: str, data: Path) -> Path:
     candidates = [data / name, data / recipe.name / name]
     for path in candidates:
         if path.exists():
-            return path
+            return open_recording(path, recipe.rig, recipe.topics)
     raise DatasetError(
         f"{name}: not found under {data}; looked for {candidates[0]} and {candidates[1]}. Name the "
         "folder that holds it with --data."
@@ -219,11 +222,12 @@ def _start(
     samples = np.concatenate(
         [np.concatenate([track.imu.gyro, track.imu.acc], axis=1) for track in train]
     )
-    variance = _datasheet_variance(train[0])
+    sheet = train[0].noise
+    variance = np.repeat([sheet.density_gyro, sheet.density_acc], 3) ** 2 * train[0].imu.rate_hz
     if "datasheet" not in form.uncertainty:
         learned = slice(0 if form.learns_gyro_noise else 3, 6)
         variance[learned] = _audited_variance(train)[learned]
-    prior = _bias_prior(train + tune)
+    prior = bias_prior([track.own_bias for track in train + tune])
     spread = torch.tensor(np.concatenate([prior.std_gyro, prior.std_acc]))
     torch.manual_seed(seed)
     # Sums shared among threads would differ in their last digits from machine to machine.
@@ -236,16 +240,6 @@ def _start(
             rough = _audited_variance(train) / variance
             model.log_factor.copy_(_float(np.log([rough[:3].mean(), rough[3:].mean()])))
     return model, ErrorModel(form, spread)
-
-
-def _bias_prior(tracks: list[Track]) -> BiasPrior:
-    return bias_prior([track.own_bias for track in tracks])
-
-
-def _datasheet_variance(track: Track) -> Array:
-    """(6,) of one sample."""
-    densities = np.repeat([track.noise.density_gyro, track.noise.density_acc], 3)
-    return np.asarray(densities**2 * track.imu.rate_hz)
 
 
 def _audited_variance(tracks: list[Track]) -> Array:
@@ -288,21 +282,3 @@ def _run_stages(
             kept = list(shrink_corrections(model, train, tune))
             log.info("share of the network's correction kept: gyro %.2f, acc %.2f", *kept)
     return kept
-
-
-def _remaining(runner: ImuModel, tracks: list[Track]) -> BiasPrior:
-    """Remaining bias of the trained model in recordings whose turn-on bias is tracked."""
-    left = []
-    for track in tracks:
-        measured = runner.measure(track.imu)
-        assert measured.removed_gyro is not None
-        assert measured.removed_acc is not None
-        left.append(track.bias(np.hstack([measured.removed_gyro, measured.removed_acc])))
-    return bias_prior(left)
-
-
-def _label_noise(runner: ImuModel, card: ModelCard, track: Track) -> LabelNoise:
-    measured = replace(runner.measure(track.imu), std_gyro_bias=track.std_gyro_bias)
-    labels = fit_label_noise(measured, track, card.bias_prior())
-    log.info("%s: noise of the truth %s", track.name, labels)
-    return labels
