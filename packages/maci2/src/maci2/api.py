@@ -90,16 +90,7 @@ def check_recording(path: str | Path, **choices: Any) -> Diagnosis:
         DatasetError: there is no such file or folder.
         OptionError: the source of camera motion is invalid.
     """
-    options = CheckOptions(**choices)
-    return examine_path(
-        as_path(path, "path"),
-        options.rig,
-        options.topics,
-        options.vision,
-        options.vision_frame,
-        options.given,
-        options.columns,
-    )
+    return examine_path(as_path(path, "path"), CheckOptions(**choices))
 
 
 @takes_options(InitOptions)
