@@ -5,8 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maci2.consistency.significance import FALSE_ALARM, largest_square
-from maci2.consistency.tests import TESTS, Statistic, contradicted, number
+from maci2.consistency.tests import (
+    FALSE_ALARM,
+    TESTS,
+    Statistic,
+    contradicted,
+    largest_square,
+    number,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "research" / "consistency.md"
 

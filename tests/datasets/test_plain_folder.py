@@ -13,6 +13,7 @@ from maci2.datasets.images import read_image_names
 from maci2.datasets.open import open_images
 from maci2.datasets.tables import read_imu_text
 from maci2.errors import CalibrationError, DatasetError, OptionError
+from maci2.pipeline.options import CheckOptions
 from maci2.rigs import Given, write_rig
 from maci2.sensors import Camera, ImuNoise, Rig
 from maci2.simulation import SimulationConfig, simulate
@@ -203,7 +204,7 @@ def test_images_alone_are_checked_and_can_be_followed(plain, tmp_path):
     (tmp_path / "only").mkdir()
     for side in ("left", "right"):
         (tmp_path / "only" / side).symlink_to(folder / side)
-    diagnosis = examine_path(tmp_path / "only", rig)
+    diagnosis = examine_path(tmp_path / "only", CheckOptions(rig=rig))
     assert "no table of IMU samples" in diagnosis.first_line
     assert diagnosis.images is not None
     assert [name for name, _ in diagnosis.sensors] == ["cam0", "cam1"]

@@ -87,7 +87,7 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
         os.close(handle)
         return open("/dev/full", mode, buffering=0)
 
-    monkeypatch.setattr("maci2.files.writing.os.fdopen", full)
+    monkeypatch.setattr("maci2.files.os.fdopen", full)
     with pytest.raises(OutputError, match="no space left on device"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
@@ -116,7 +116,7 @@ def test_a_rename_that_fails_puts_back_what_was_there(tmp_path, monkeypatch):
             raise PermissionError(13, "Permission denied")
         rename(source, target)
 
-    monkeypatch.setattr("maci2.files.writing.os.replace", fail_at_c)
+    monkeypatch.setattr("maci2.files.os.replace", fail_at_c)
     with pytest.raises(OutputError, match="c: cannot be written"):
         write_together({tmp_path / name: "new" for name in "abc"})
     assert names(tmp_path) == ["a"]

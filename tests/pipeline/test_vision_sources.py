@@ -45,10 +45,10 @@ def test_every_source_has_timestamps_a_frame_and_motion_with_covariance(folder, 
     assert (np.diff(source.stamps_ns) > 0).all()
     stamps_ns = source.keyframe_candidates(source.stamps_ns)[:40:8]
     motion = source.motion(stamps_ns)
-    assert motion.frame == source.frame
+    assert motion.frame == source.choice.frame
     assert (motion.stamps_ns[0], motion.stamps_ns[-1]) == (stamps_ns[0], stamps_ns[-1])
     assert (np.linalg.eigvalsh(motion.covs_T_ck_ck1) > 0.0).all()
-    assert (source.odometry is None) is not source.from_images
+    assert (source.odometry is None) is not (source.choice.kind == "images")
 
 
 def test_drawn_noise_depends_on_the_window_and_the_seed(folder):

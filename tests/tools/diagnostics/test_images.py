@@ -12,6 +12,7 @@ from image_faults import IMAGE_FAULTS, held, rewrite
 from bag_files import recording_items, write_items
 from maci2.datasets import open_recording
 from maci2.geometry import so3_exp
+from maci2.pipeline.options import CheckOptions
 from maci2.report.recording_pages import diagnostics_page
 from maci2.rigs import write_rig
 from maci2.sensors import truth_at
@@ -128,7 +129,7 @@ def test_images_of_a_bag_are_looked_at_too(rendered, tmp_path):
 
     write_items(bag, "ros1", lambda writer: recording_items(writer, recording, pixels))
     write_rig(tmp_path / "rig", recording.rig, "kalibr")
-    assert examine_path(bag, tmp_path / "rig").images == examine(recording).images
+    assert examine_path(bag, CheckOptions(rig=tmp_path / "rig")).images == examine(recording).images
 
 
 @pytest.mark.parametrize("sigma_px", [3.0, 4.0, 6.0])

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from maci2.consistency import initialize
 from maci2.errors import OptionError
 from maci2.files import write_atomically, write_json
+from maci2.imu import datasheet_model
 from maci2.jit import warm_up
-from maci2.metrics.nees import Sample, equal_bins, mean_nees, study_consistency
-from maci2.metrics.window_errors import state_errors
+from maci2.metrics.init_errors import InitErrors, initialization_errors, state_errors
 from maci2.pipeline.offline import (
     CalibratedRecording,
     InitializedRecording,
@@ -21,12 +22,14 @@ from maci2.pipeline.offline import (
 )
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import one_window, open_inputs
-from maci2.report.charts import binned, row_of, y_equals_x
+from maci2.report.charts import binned, equal_bins, row_of, y_equals_x
 from maci2.report.drawings import latest_tracks, overview
 from maci2.report.estimate_pages import demo_page
 from maci2.rigs import write_camchain
-from maci2.simulation import SimulationConfig, simulate
+from maci2.sensors import truth_at
+from maci2.simulation import MotionKind, SimulationConfig, simulate
 from maci2.simulation.rendering.images import RenderConfig, render_recording
+from maci2.vision import pose_noise, poses_from_truth
 
 RENDERED = SimulationConfig(kind="handheld", duration_s=8.6, camera_rate_hz=10.0)
 """Rendering takes most of the time: as few images as a calibration needs."""
@@ -37,6 +40,25 @@ ROOM = "room_"
 CALIBRATION_S = 8.0
 STUDY_WINDOWS = 240
 BINS = 6
+
+KINDS: tuple[MotionKind, ...] = ("handheld", "drone", "car", "static")
+
+NOISE_RANGE = (0.4, 4.0)
+"""Multiples of 0.05 deg and 3 mm per relative pose between which vision noise is sampled."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Predicted standard deviations and actual errors of one window."""
+
+    gravity_std_deg: float
+    """Predicted standard deviation of gravity's direction."""
+
+    velocity_std: float
+    """Root mean square over keyframes of the predicted |dv| [m/s]."""
+
+    errors: InitErrors
+    """Errors against the simulated truth."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +118,42 @@ def _may_write(folder: Path) -> bool:
     if not folder.exists() or (folder / "report.html").exists():
         return True
     return all(path.name.lstrip(".").startswith(ROOM) for path in folder.iterdir())
+
+
+def study_consistency(count: int, seed: int) -> list[Sample]:
+    """Initialize on `count` simulated windows with noise sampled as declared."""
+    return [_simulated_sample(KINDS[index % len(KINDS)], (seed, index)) for index in range(count)]
+
+
+def _simulated_sample(kind: MotionKind, seed: tuple[int, int]) -> Sample:
+    rng = np.random.default_rng(seed)
+    drawn = int(rng.integers(2**31))
+    recording = simulate(SimulationConfig(kind=kind, duration_s=3.0, seed=drawn, bias_walk=False))
+    truth = recording.truth()
+    assert truth is not None
+    stamps_ns = recording.camera_stamps_ns[0][np.linspace(2, 52, 10).round().astype(int)]
+    T_b_c = recording.rig.cameras[0].T_b_c
+    scale = float(np.exp(rng.uniform(*np.log(NOISE_RANGE))))
+    cov_pose = pose_noise(0.05 * scale, 0.003 * scale)
+    vision = poses_from_truth(truth, stamps_ns, T_b_c, cov_pose, (*seed, 1))
+    result = initialize(datasheet_model(recording.imu, recording.rig.imu), vision, T_b_c)
+    states, state, posterior = truth_at(truth, stamps_ns, 0.1), result.state, result.posterior
+    assert state is not None
+    assert posterior is not None
+    assert result.gravity_std_deg is not None
+    mean_bias = states.bias_gyro.mean(axis=0)
+    errors = initialization_errors(state, states, T_b_c, state.gyro_bias, mean_bias, posterior)
+    variance = np.trace(posterior.velocity_b, axis1=1, axis2=2).mean()
+    return Sample(result.gravity_std_deg, float(np.sqrt(variance)), errors)
+
+
+def mean_nees(samples: list[Sample]) -> dict[str, float]:
+    """Mean normalised error squared per degree of freedom, over all windows."""
+    scores = {name: [one.errors.nees[name] for one in samples] for name in samples[0].errors.nees}
+    return {
+        name: float(np.mean([score for score in of if score is not None]))
+        for name, of in scores.items()
+    }
 
 
 def consistency_charts(samples: list[Sample]) -> list[str]:

@@ -1,5 +1,6 @@
 """Commands that score against ground truth: `maci2 evaluate`, `imu-report` and `vo-report`."""
 
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.command import Use, command, print_table, progress_bar, write_json
-from maci2.pipeline.options import EvaluateOptions, Measuring, Opening, option_of
+from maci2.pipeline.options import Assumptions, Measuring, Opening, Strides, Windows, option_of
 from maci2.text_tables import number
 from maci2_lab.cli import options as lab
 
@@ -23,6 +24,11 @@ ERRORS = {
     "position": ("translation_m", 4),
 }
 """Key in summary.json and digits of each column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(Opening, Assumptions, Strides, Windows, Measuring):
+    """Options of `evaluate`."""
 
 
 @command("initialize", "odometry")

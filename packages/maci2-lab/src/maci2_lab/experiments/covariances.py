@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from maci2.datasets import open_recording
-from maci2.metrics.nees import equal_bins
+from maci2.report.charts import equal_bins
 from maci2_lab.evaluation.imu_report import TRUTHS, choose_predictors, imu_report
 from maci2_lab.evaluation.vo_report import VisualScore, visual_report
 from maci2_lab.experiments.experiment import Task, TaskResult

@@ -3,7 +3,7 @@
 import numpy as np
 
 from maci2.metrics.init_errors import METRICS
-from maci2.metrics.nees import equal_bins
+from maci2.report.charts import equal_bins
 from maci2.types import NS
 from maci2_lab.evaluation.protocol import Row
 from maci2_lab.evaluation.summary import is_right

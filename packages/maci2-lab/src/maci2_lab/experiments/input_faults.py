@@ -62,7 +62,7 @@ class FaultyVision(VisionSource):
         return self.sound.measurable(stamps_ns)
 
     def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
-        return self.fault.motion(self.sound.with_choice(self.choice).motion(stamps_ns, index))
+        return self.fault.motion(replace(self.sound, choice=self.choice).motion(stamps_ns, index))
 
 
 def with_fault(inputs: Inputs, fault: InputFault, options: RunOptions) -> Inputs:

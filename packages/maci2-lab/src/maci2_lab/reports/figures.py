@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from maci2.metrics.nees import equal_bins
 from maci2.report.charts import (
     COLORS,
     binned,
     dots,
+    equal_bins,
     label,
     nice_ticks,
     row_of,

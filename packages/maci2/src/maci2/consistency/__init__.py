@@ -7,8 +7,7 @@ from maci2.consistency.evidence import (
     window_constants,
 )
 from maci2.consistency.rotation import estimate_rotation_noise
-from maci2.consistency.significance import FAR
-from maci2.consistency.tests import MOST_MISSING, missing_samples, sample_rate
+from maci2.consistency.tests import FAR, MOST_MISSING, missing_samples, sample_rate
 from maci2.consistency.verdict import (
     CalibrationLimits,
     Check,

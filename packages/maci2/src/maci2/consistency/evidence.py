@@ -20,11 +20,12 @@ from maci2.consistency.rotation import (
     estimate_rotation,
     runs_of,
 )
-from maci2.consistency.significance import LEVEL, largest_square
 from maci2.consistency.tests import (
+    LEVEL,
     Statistic,
     contradicted,
     dead_channels,
+    largest_square,
     number,
     sample_rate,
 )

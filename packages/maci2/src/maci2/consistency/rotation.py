@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
-from maci2.consistency.significance import inliers, robust_covariance
+from maci2.consistency.tests import inliers, robust_covariance
 from maci2.geometry.gaussian import chi2_quantile, symmetrize
 from maci2.geometry.se3 import so3_log_stack
 from maci2.imu import GAMMA, ImuMeasurements, Rule, preintegrate

@@ -24,7 +24,7 @@ from scipy.linalg import block_diag, cho_solve
 
 from maci2.calibration_prior import UNKNOWN
 from maci2.consistency.rotation import Run
-from maci2.consistency.significance import (
+from maci2.consistency.tests import (
     FALSE_ALARM,
     cauchy_weights,
     inliers,

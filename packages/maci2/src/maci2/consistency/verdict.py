@@ -19,8 +19,7 @@ from scipy.special import ndtr, ndtri
 
 from maci2.calibration_prior import CALIBRATED
 from maci2.consistency.evidence import MeasuredConstants, free_constants, window_constants
-from maci2.consistency.significance import FAR, FAR_3D
-from maci2.consistency.tests import MOST_MISSING
+from maci2.consistency.tests import FAR, FAR_3D, MOST_MISSING
 from maci2.errors import MeasurementError
 from maci2.estimator.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimator.initialize import SolvedWindow, solve_window

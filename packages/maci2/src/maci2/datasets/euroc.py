@@ -25,7 +25,8 @@ from maci2.datasets.tables import (
 from maci2.errors import CalibrationError, DatasetError
 from maci2.files import NpzField, read_npz, whole_folder, write_atomically
 from maci2.geometry.se3 import rotations_from_quat_wxyz, stack_poses
-from maci2.rigs.kalibr import DISTORTION_NAMES, NoiseKeys, read_rig
+from maci2.rigs.kalibr import DISTORTION_NAMES, read_rig
+from maci2.rigs.parts import NoiseKeys
 from maci2.rigs.yaml_files import (
     Schema,
     load_yaml,

@@ -16,7 +16,7 @@ from maci2.datasets.bag_recording import read_bag
 from maci2.datasets.bags import Topics
 from maci2.datasets.tables import read_trajectory
 from maci2.geometry import se3_inv
-from maci2.rigs.kalibr import NoiseKeys
+from maci2.rigs.parts import NoiseKeys
 from maci2.rigs.yaml_files import Matrix4, OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors.rig_types import Camera, Rig
 from maci2.sensors.types import GroundTruth, Recording

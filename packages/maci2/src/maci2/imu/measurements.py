@@ -18,9 +18,8 @@ from maci2.calibration_prior import CALIBRATED
 from maci2.errors import DatasetError, MeasurementError
 from maci2.field_docs import document_fields
 from maci2.geometry import so3_exp
-from maci2.imu.values import RESOLUTION, changed
 from maci2.sensors import ImuNoise, ImuSamples
-from maci2.types import NS, Array, Stamps
+from maci2.types import NS, Array, Mask, Stamps
 
 
 class VerticalPrior(NamedTuple):
@@ -318,6 +317,15 @@ def raw_model(
         var_acc=with_vibration(samples.acc, sheet.var_acc, samples.rate_hz)
         + rounding_variance(samples.acc),
     )
+
+
+RESOLUTION = 1e-9
+"""Differences below it are rounding, in rad/s and m/s^2: no IMU resolves them."""
+
+
+def changed(values: Array) -> Mask:
+    """(n - 1, ...) which readings differ from the one before."""
+    return np.asarray(np.abs(np.diff(values, axis=0)) > RESOLUTION)
 
 
 def rounding_variance(values: Array) -> Array:

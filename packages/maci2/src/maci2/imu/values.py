@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import bdtrc, betaln
 
+from maci2.imu.measurements import RESOLUTION, changed
 from maci2.types import Array, Mask
 
 MIN_STUCK_S = 0.5
@@ -22,9 +23,6 @@ as often, is a fault."""
 MOST_HELD = 0.4
 """Share of held values that a sound driver may give: an accelerometer of 250 Hz that is copied into
 samples of 400 Hz has 0.375, one of half the rate 0.5."""
-
-RESOLUTION = 1e-9
-"""Differences below it are rounding, in rad/s and m/s^2: no IMU resolves them."""
 
 
 class StuckAxis(NamedTuple):
@@ -39,11 +37,6 @@ class StuckAxis(NamedTuple):
 
     others: int
     """Length of the longest such run on the livelier of the sensor's other axes."""
-
-
-def changed(values: Array) -> Mask:
-    """(n - 1, ...) which readings differ from the one before."""
-    return np.asarray(np.abs(np.diff(values, axis=0)) > RESOLUTION)
 
 
 def runs_of_equal(is_new: Mask) -> tuple[Array, Array]:

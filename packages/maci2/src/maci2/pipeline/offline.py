@@ -1,6 +1,6 @@
 """Initialization and calibration on one window of a recording, and their results."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from maci2.geometry import se3_inv
 from maci2.geometry.se3 import rotation_angle_deg
 from maci2.imu import ImuMeasurements
 from maci2.pipeline.options import WINDOW_S, RunOptions
-from maci2.pipeline.prepare import Inputs, Window, recalibrated_rig
+from maci2.pipeline.prepare import Inputs, Window
 from maci2.result_output import (
     Record,
     calibration_record,
@@ -102,10 +102,18 @@ class CalibratedRecording(CalibrationResult):
 
     @property
     def rig(self) -> Rig | None:
-        """Rig with the estimated extrinsics and time offset; None without an estimate."""
+        """The recording's rig with the estimated pose of its left camera and time offset; None
+        without an estimate. The stereo baseline, which motion against the IMU does not measure,
+        stays."""
         if self.state is None:
             return None
-        return recalibrated_rig(self.inputs, self.state.T_b_c, self.report.time_offset_s or 0.0)
+        rig = self.inputs.recording.rig
+        # The calibrated frame may be the rectified one: carry the change over to the camera itself.
+        T_new_old = self.state.T_b_c @ se3_inv(self.inputs.T_b_c)
+        cameras = tuple(replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras)
+        # The stated time offset was applied; the estimated one is what remains.
+        time_offset_s = rig.time_offset_s + (self.report.time_offset_s or 0.0)
+        return replace(rig, cameras=cameras, extrinsics_known=True, time_offset_s=time_offset_s)
 
     def summary(self) -> str:
         """The text that `maci2 calibrate` prints: extrinsics of the left camera with 1-sigma."""
@@ -140,7 +148,7 @@ def initialize_window(inputs: Inputs, window: Window, options: RunOptions) -> In
     imu = inputs.samples_around(vision)
     solver, limits = options.solver(), options.limits()
     # Motion from images is costly: a window that confirms its own constants needs no others.
-    constants = None if inputs.vision.from_images else inputs.constants
+    constants = None if inputs.source.kind == "images" else inputs.constants
     result = initialize(imu, vision, inputs.T_b_c, solver, limits, constants)
     if result.verdict.status == "weak" and constants is None:
         result = initialize(imu, vision, inputs.T_b_c, solver, limits, inputs.constants)
@@ -159,18 +167,14 @@ def calibrate_window(inputs: Inputs, window: Window, options: RunOptions) -> Cal
     """Extrinsics from one window."""
     vision = inputs.vision.motion(window.stamps_ns, window.index)
     imu = inputs.samples_around(vision)
-    result = calibrate(imu, vision, options.solver(), mounting=_mounting(inputs, options))
+    mounting, stated = None, options.mounting
+    if stated is not None:
+        # For the frame of the camera motion.
+        T_c0_c = se3_inv(inputs.recording.rig.cameras[0].T_b_c) @ inputs.T_b_c
+        std = np.repeat([stated.std_translation, stated.std_rotation], 3)
+        mounting = MountingPrior(np.array(stated.T_b_c0) @ T_c0_c, std)
+    result = calibrate(imu, vision, options.solver(), mounting=mounting)
     return CalibratedRecording(**vars(result), inputs=inputs)
-
-
-def _mounting(inputs: Inputs, options: RunOptions) -> MountingPrior | None:
-    """Prior of `--prior`, for the frame of the camera motion."""
-    stated = options.mounting
-    if stated is None:
-        return None
-    T_c0_c = se3_inv(inputs.recording.rig.cameras[0].T_b_c) @ inputs.T_b_c
-    std = np.repeat([stated.std_translation, stated.std_rotation], 3)
-    return MountingPrior(np.array(stated.T_b_c0) @ T_c0_c, std)
 
 
 def calibration_keyframes(window_s: float) -> int:

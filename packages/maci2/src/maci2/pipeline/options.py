@@ -284,11 +284,6 @@ class InitOptions(Opening, TimeOffset, Assumptions, Windows, Measuring):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(Opening, Assumptions, Strides, Windows, Measuring):
-    """Options of `evaluate`."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class CalibrateOptions(Opening, Mounting, Measuring):
     """Options of `calibrate`."""
 

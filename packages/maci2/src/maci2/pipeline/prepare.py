@@ -11,7 +11,6 @@ import numpy as np
 from maci2.consistency import Evidence, MeasuredConstants, estimate_rotation_noise, sample_rate
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError, MeasurementError
-from maci2.geometry import se3_inv
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.pipeline.options import RunOptions, VisionChoice
@@ -22,7 +21,7 @@ from maci2.pipeline.vision_sources import (
     rotation_predictor,
 )
 from maci2.rigs import require_extrinsics, require_noise
-from maci2.sensors import GroundTruth, Recording, Rig, require_plausible
+from maci2.sensors import GroundTruth, Recording, require_plausible
 from maci2.sensors.interpolation import nearest_index
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses, rectified_extrinsics
@@ -156,7 +155,7 @@ class Inputs:
         covers = {"the IMU": self.imu.stamps_ns}
         if with_truth and self.truth is not None:
             covers["ground truth"] = self.truth.stamps_ns
-        covers[self.vision.sensor] = self.vision.stamps_ns
+        covers["ground truth" if self.source.from_truth else "vision"] = self.vision.stamps_ns
         parts = covers.values()
         first, last = max(int(c[0]) for c in parts), min(int(c[-1]) for c in parts)
         if first >= last:
@@ -222,13 +221,13 @@ class Inputs:
             100.0 * source.std_share,
         )
         choice = replace(source, std=std, std_windows=noise.windows)
-        return replace(self, vision=self.vision.with_choice(choice))
+        return replace(self, vision=replace(self.vision, choice=choice))
 
     def _camera_motions(self) -> list[RelativePoses]:
         """Motion over windows of the whole recording that IMU samples cover."""
         motions = []
         windows = plan_windows(self.candidates_ns(), WINDOW_S, WINDOW_S, KEYFRAMES)
-        if self.vision.from_images and len(windows) > IMAGE_WINDOWS:
+        if self.source.kind == "images" and len(windows) > IMAGE_WINDOWS:
             chosen = np.linspace(0, len(windows) - 1, IMAGE_WINDOWS).round().astype(int)
             windows = [windows[index] for index in chosen]
         for window in windows:
@@ -256,7 +255,9 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
         choice = replace(choice, std_share=0.0, std_windows=None, metric=True)
     vision = open_vision(recording, choice, predictor, truth, options.seed)
     left = recording.rig.cameras[0]
-    T_b_c = rectified_extrinsics(recording.rig) if vision.frame == "rectified" else left.T_b_c
+    T_b_c = (
+        rectified_extrinsics(recording.rig) if vision.choice.frame == "rectified" else left.T_b_c
+    )
     return Inputs(recording, imu, T_b_c, vision, truth, options).with_estimated_noise()
 
 
@@ -288,21 +289,3 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     if options.acc_bias_std is not None:
         prior = replace(prior, std_acc=np.full(3, options.acc_bias_std))
     return replace(imu, bias_prior=prior)
-
-
-def recalibrated_rig(inputs: Inputs, T_b_c: Array, further_offset_s: float = 0.0) -> Rig:
-    """The recording's rig with the calibrated pose of its left camera and its time offset.
-
-    The stereo baseline, which motion against the IMU does not measure, stays. `further_offset_s`
-    is the time offset that remains when the specified one is applied.
-    """
-    rig = inputs.recording.rig
-    # The calibrated frame may be the rectified one: carry the change over to the camera itself.
-    T_new_old = T_b_c @ se3_inv(inputs.T_b_c)
-    cameras = tuple(replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras)
-    return replace(
-        rig,
-        cameras=cameras,
-        extrinsics_known=True,
-        time_offset_s=rig.time_offset_s + further_offset_s,
-    )

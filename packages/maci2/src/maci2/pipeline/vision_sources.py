@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from maci2.sensors import (
 from maci2.sensors.types import ImageRecording
 from maci2.types import NS, Array, Mask, Stamps
 from maci2.vision import (
-    CameraFrame,
     MeasuredPoses,
     RelativePoses,
     load_relative_poses,
@@ -62,9 +61,6 @@ STRETCH = 50
 
 STRETCH_INDEX = 1_000_000
 """Added to a window's index for the noise of each further stretch."""
-
-Source = TypeVar("Source", bound="VisionSource")
-
 
 WANDER_STD, CROSS_AXIS_STD = 1e-3, 3e-3
 """[rad/s] How far a bias wanders within seconds, and what an axis reads of rates about the others:
@@ -215,21 +211,6 @@ class VisionSource:
     """Choice of `--vision`, with the frame and noise that the source has."""
 
     @property
-    def sensor(self) -> str:
-        """Name of the data that must cover the keyframes, for messages."""
-        return "ground truth" if self.choice.from_truth else "vision"
-
-    @property
-    def from_images(self) -> bool:
-        """True if motion is measured from images, which is costly."""
-        return self.choice.kind == "images"
-
-    @property
-    def frame(self) -> CameraFrame:
-        """Camera frame of the motion."""
-        return self.choice.frame
-
-    @property
     @abstractmethod
     def stamps_ns(self) -> Stamps:
         """(n,) timestamps of what the source has, on the recording's clock [ns]."""
@@ -268,10 +249,6 @@ class VisionSource:
     def camera_path(self) -> CameraTrajectory | None:
         """Path of the camera over the whole recording; None if the source has none of its own."""
         return None
-
-    def with_choice(self: Source, choice: VisionChoice) -> Source:
-        """Source with other noise."""
-        return replace(self, choice=choice)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from itertools import compress
 import numpy as np
 
 from maci2.imu import ImuMeasurements
-from maci2.metrics.nees import Bin
 from maci2.report.html import asset, figure
 from maci2.sensors import ImuSamples
 from maci2.types import NS, Array, Stamps
@@ -325,6 +324,30 @@ def ranges(
     parts.append(line(Series("", np.array(axes.x), level, dashed=True), axes, SOFT))
     legend = [*(one.name for one in marks), "stated"]
     return with_legend(axes, "".join(parts), legend, [*COLORS[: len(marks)], SOFT])
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Windows of similar predicted uncertainty."""
+
+    predicted: float
+    """Root mean square of the predicted sigma."""
+
+    actual: float
+    """Root mean square of the error."""
+
+    count: int
+    """Windows in the bin."""
+
+
+def equal_bins(predicted: Array, actual: Array, count: int) -> list[Bin]:
+    """Equally filled bins of predicted sigma; on y = x the prediction is consistent."""
+    groups = [group for group in np.array_split(np.argsort(predicted), count) if len(group)]
+    return [Bin(_rms(predicted[group]), _rms(actual[group]), len(group)) for group in groups]
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(values**2)))
 
 
 def binned(name: str, bins: Sequence[Bin]) -> Series:

@@ -19,19 +19,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from maci2.errors import CalibrationError
 from maci2.files import write_atomically
 from maci2.geometry import se3_inv
 from maci2.rigs.parts import (
     FOCAL,
+    NOISE_KEYS,
     NOTHING_GIVEN,
     PARAMETERS,
     AnyNoise,
     Given,
+    NoiseKeys,
     RigParts,
-    StatedNoise,
     assemble,
     make_camera,
     require_no_offsets,
@@ -238,26 +239,6 @@ class _Accelerometers(OpenSchema):
     rx_i: list[float] | None = None
     ry_i: list[float] | None = None
     rz_i: list[float] | None = None
-
-
-_NOISE = (
-    "gyroscope_noise_density", "accelerometer_noise_density",
-    "gyroscope_random_walk", "accelerometer_random_walk",
-)  # fmt: skip
-"""Keys of the noise in the order of `ImuNoise`."""
-
-
-class NoiseKeys(BaseModel):
-    """IMU noise as Kalibr, OpenVINS, EuRoC and VBR state it."""
-
-    accelerometer_noise_density: PositiveFloat
-    accelerometer_random_walk: NonNegativeFloat
-    gyroscope_noise_density: PositiveFloat
-    gyroscope_random_walk: NonNegativeFloat
-
-    def stated(self) -> StatedNoise:
-        """Noise without the rate, whose key differs."""
-        return StatedNoise(*(getattr(self, key) for key in _NOISE))
 
 
 class _ImuEntry(CarefulSchema, NoiseKeys):
@@ -493,7 +474,7 @@ def imu_text(noise: ImuNoise, intrinsics: ImuIntrinsics | None, source: str) -> 
 
 def _noise_entries(noise: ImuNoise) -> dict[str, Any]:
     """Noise as Kalibr and OpenVINS state it."""
-    stated = dict(zip(_NOISE, astuple(noise)[:4], strict=True))
+    stated = dict(zip(NOISE_KEYS, astuple(noise)[:4], strict=True))
     return {key: stated[key] for key in sorted(stated)} | {"update_rate": noise.rate_hz}
 
 

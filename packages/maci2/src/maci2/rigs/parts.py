@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel, NonNegativeFloat, PositiveFloat
 
 from maci2.errors import CalibrationError
 from maci2.geometry import se3_inv
@@ -142,6 +143,26 @@ class StatedNoise:
 
 
 AnyNoise = ImuNoise | StatedNoise
+
+
+NOISE_KEYS = (
+    "gyroscope_noise_density", "accelerometer_noise_density",
+    "gyroscope_random_walk", "accelerometer_random_walk",
+)  # fmt: skip
+"""Keys of the noise in the order of `ImuNoise`."""
+
+
+class NoiseKeys(BaseModel):
+    """IMU noise as Kalibr, OpenVINS, EuRoC and VBR state it."""
+
+    accelerometer_noise_density: PositiveFloat
+    accelerometer_random_walk: NonNegativeFloat
+    gyroscope_noise_density: PositiveFloat
+    gyroscope_random_walk: NonNegativeFloat
+
+    def stated(self) -> StatedNoise:
+        """Noise without the rate, whose key differs."""
+        return StatedNoise(*(getattr(self, key) for key in NOISE_KEYS))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 from maci2.errors import CalibrationError
-from maci2.files.reading import UTF_16_MARKS, decode_text, read_bytes
+from maci2.files import UTF_16_MARKS, decode_text, read_bytes
 from maci2.geometry import se3
 from maci2.geometry.se3 import determinant, nearest_rotation, orthonormality_error
 from maci2.types import Array

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.datasets import open_recording
 from maci2.datasets.open import (
     UNCALIBRATED,
     carries_no_calibration,
@@ -17,9 +16,8 @@ from maci2.datasets.open import (
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, NoImuError, OptionError
 from maci2.findings import Finding, Level, most_important_first
 from maci2.jit import seldom
-from maci2.pipeline.options import parse_vision
+from maci2.pipeline.options import CheckOptions, Opening, parse_vision
 from maci2.pipeline.vision_sources import open_vision
-from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import CameraTrajectory, Recording, gaps
 from maci2.sensors.types import ImageRecording
 from maci2.tools.diagnostics.axes import axes_against_gravity
@@ -33,6 +31,9 @@ from maci2.types import NS
 from maci2.vision.relative_poses import CameraFrame
 
 __all__ = ["Diagnosis", "Finding", "Timing", "examine", "examine_path"]
+
+NOTHING_CHOSEN = CheckOptions()
+"""The recording as it is, and nothing to compare it with."""
 
 WINDOW_S = 2.5
 """Length of the windows that are counted [s]."""
@@ -50,44 +51,37 @@ MIN_FRAMES = 10
 """Number of frames that a window needs, one per keyframe."""
 
 
-def examine_path(
-    path: Path,
-    rig: str | Path | None = None,
-    topics: str = "",
-    vision: str = "",
-    frame: str = "camera",
-    given: Given = NOTHING_GIVEN,
-    columns: str = "",
-) -> Diagnosis:
+def examine_path(path: Path, options: CheckOptions = NOTHING_CHOSEN) -> Diagnosis:
     """Open a recording and diagnose it; if it cannot be read, that is the only finding.
 
     Without a calibration that can be used, all is looked at that needs none; without an IMU, the
-    images. `vision` and `frame` name camera motion to compare with, as `--vision` and
-    `--vision-frame` do, `columns` those of a table of IMU samples.
+    images.
 
     Raises only where there is no such file or folder, or no such camera motion.
     """
+    _ = options.given  # what a user states wrongly is an error, no finding
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; check the path.")
     try:
-        recording = open_recording(path, rig, topics, given, columns=columns)
+        recording = options.open(path)
     except CalibrationError as error:
-        return _examine_uncalibrated(path, rig, topics, columns, error)
+        return _examine_uncalibrated(path, options, error)
     except NoImuError as error:
-        return _examine_images_alone(path, rig, topics, given, error)
+        return _examine_images_alone(path, options, error)
     except DatasetError as error:
         return _unreadable(path, error)
-    if not vision:
+    if not options.vision:
         return examine(recording)
-    source = open_vision(recording, parse_vision(vision, frame, None))
+    source = open_vision(recording, parse_vision(options.vision, options.vision_frame, None))
     camera_path = source.camera_path()
     if camera_path is None:
         truth = source.choice.from_truth
         why = "ground truth is looked at anyway" if truth else "tracks are no path"
         raise OptionError(
-            f"--vision is '{vision}'; {why}: give images, trajectory:FILE or measurements:FILE."
+            f"--vision is '{options.vision}'; {why}: give images, trajectory:FILE or "
+            "measurements:FILE."
         )
-    return examine(recording, camera_path, source.frame)
+    return examine(recording, camera_path, source.choice.frame)
 
 
 def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
@@ -95,16 +89,14 @@ def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
     return Diagnosis(path.resolve().name, NO_SAMPLES, (), math.nan, {}, 0, [finding])
 
 
-def _examine_uncalibrated(
-    path: Path, rig: str | Path | None, topics: str, columns: str, error: CalibrationError
-) -> Diagnosis:
+def _examine_uncalibrated(path: Path, options: Opening, error: CalibrationError) -> Diagnosis:
     """Run the checks that need no calibration; the missing calibration is the first finding."""
     # A bag or a table carries none, and none was given; else it is a calibration that is wrong.
-    missing = rig is None and carries_no_calibration(path)
+    missing = options.rig is None and carries_no_calibration(path)
     try:
-        recording = open_uncalibrated(path, topics, columns)
+        recording = open_uncalibrated(path, options.topics, options.columns)
     except NoImuError as no_imu:
-        return _examine_images_alone(path, None, topics, NOTHING_GIVEN, no_imu)
+        return _examine_images_alone(path, Opening(topics=options.topics), no_imu)
     except Maci2Error as unreadable:
         return _unreadable(path, unreadable if missing else error)
     name = "no calibration" if missing else "the calibration cannot be used"
@@ -112,18 +104,16 @@ def _examine_uncalibrated(
     return _with([finding], examine(recording))
 
 
-def _examine_images_alone(
-    path: Path, rig: str | Path | None, topics: str, given: Given, error: NoImuError
-) -> Diagnosis:
+def _examine_images_alone(path: Path, options: Opening, error: NoImuError) -> Diagnosis:
     """Run the checks of images on a recording without IMU, which is the first finding."""
     findings = [Finding("warn", "imu", str(error), "no IMU samples")]
     try:
         try:
-            recording = open_images(path, rig, topics, given)
+            recording = open_images(path, options.rig, options.topics, options.given)
         except CalibrationError as uncalibrated:
-            if rig is not None:
+            if options.rig is not None:
                 raise
-            recording = images_with(path, UNCALIBRATED, topics)
+            recording = images_with(path, UNCALIBRATED, options.topics)
             findings.append(Finding("warn", "calibration", str(uncalibrated), "no calibration"))
     except Maci2Error as unreadable:
         return _unreadable(path, unreadable)

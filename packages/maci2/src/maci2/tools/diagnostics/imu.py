@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from maci2.findings import Finding
-from maci2.imu.values import MIN_STUCK_S, changed, runs_of_equal, saturation, stuck_axis
+from maci2.imu.measurements import changed
+from maci2.imu.values import MIN_STUCK_S, runs_of_equal, saturation, stuck_axis
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.sensors.validation import DISAGREE, GRAVITY_TOLERANCE, IN_DEGREES, Fault, imu_faults
 from maci2.tools.diagnostics import checks

@@ -10,7 +10,7 @@ import numpy as np
 
 from maci2.calibration_prior import CALIBRATED
 from maci2.consistency import Evidence, MeasuredConstants
-from maci2.consistency.significance import FAR
+from maci2.consistency.tests import FAR
 from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.estimator import CalibrationResult
 from maci2.findings import Finding

@@ -1,11 +1,8 @@
-"""Ground truth checked by itself and against the gyroscope's clock.
+"""Ground truth checked against the gyroscope's clock.
 
 Motion capture is stamped by a machine of its own, and two clocks run apart: on EuRoC's V2_03 from
 2 ms early to 6 ms late within a hundred seconds. One offset for a whole recording is therefore not
 enough; it is measured along it, from rotations alone.
-
-A jump is a step over which position moves by more than its own velocity explains (EuRoC's machine
-hall: the tracker was lost and found again).
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +11,7 @@ import numpy as np
 
 from maci2.imu.rotation_rates import RotationSource, match_rates
 from maci2.sensors import GroundTruth, ImuSamples, truth_at
-from maci2.types import NS, Array, Mask, Stamps
+from maci2.types import NS, Array, Stamps
 
 SPAN_S = 12.0
 """Stretch over which one offset is measured: three blocks, whose scatter is its uncertainty."""
@@ -110,19 +107,3 @@ def on_imu_clock(truth: GroundTruth, clock: TruthClock) -> GroundTruth:
     after = np.clip(after, 1, len(truth) - 1)
     known = inside & (moved_ns[after] - moved_ns[after - 1] < MAX_GAP_S * NS)
     return truth_at(replace(truth, stamps_ns=moved_ns), truth.stamps_ns[known], MAX_GAP_S)
-
-
-JUMP_M = 0.002
-"""Largest disagreement of position and velocity over one truth step [m]. Ordinary steps of EuRoC
-disagree by 0.0002 m to 0.0008 m, the jumps by 0.005 m to 0.13 m."""
-
-
-def truth_jumps(truth: GroundTruth, limit_m: float = JUMP_M) -> Mask:
-    """(n - 1,) steps over which position and velocity disagree by more than `limit_m`."""
-    t = (truth.stamps_ns - truth.stamps_ns[0]) / NS
-    p, v = truth.Ts_w_b[:, :3, 3], truth.v_w
-    dt = np.diff(t)[:, None]
-    acc = np.gradient(v, t, axis=0)
-    # Trapezoid with end correction: exact for motion of constant jerk.
-    moved = 0.5 * dt * (v[1:] + v[:-1]) - dt**2 / 12.0 * np.diff(acc, axis=0)
-    return np.asarray(np.linalg.norm(np.diff(p, axis=0) - moved, axis=1) > limit_m)
