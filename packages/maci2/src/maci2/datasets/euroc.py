@@ -25,8 +25,10 @@ from maci2.datasets.tables import (
 from maci2.errors import CalibrationError, DatasetError
 from maci2.files import NpzField, read_npz, whole_folder, write_atomically
 from maci2.geometry.se3 import rotations_from_quat_wxyz, stack_poses
-from maci2.rigs.kalibr import DISTORTION_NAMES, NoiseKeys, read_rig
+from maci2.rigs.convert import read_rig
+from maci2.rigs.kalibr import DISTORTION_NAMES, NoiseKeys
 from maci2.rigs.yaml_files import (
+    Matrix4,
     Schema,
     load_yaml,
     require_identity,
@@ -71,16 +73,10 @@ STATE_COLUMNS = _columns_of("v", "bw", "ba")
 FILE_COLUMN: Headings = {"file": ("filename", "file", "name")}
 
 
-class _Matrix(Schema):
-    cols: Literal[4]
-    rows: Literal[4]
-    data: list[float]
-
-
 class _Sensor(Schema):
     sensor_type: str = ""
     comment: str = ""
-    T_BS: _Matrix
+    T_BS: Matrix4
 
 
 class _ImuSensor(_Sensor, NoiseKeys):
@@ -197,7 +193,7 @@ def _read_camera(path: Path) -> tuple[Camera, bool]:
     """Camera, and whether its calibration is exact."""
     sensor = validate(_CameraSensor, load_yaml(path, "a camera's calibration"), path)
     camera = Camera(
-        T_b_c=rigid_transform(_rows(sensor, path), path, "T_BS"),
+        T_b_c=rigid_transform(sensor.T_BS, path, "T_BS"),
         intrinsics=np.array(sensor.intrinsics),
         distortion=np.array(sensor.distortion_coefficients),
         distortion_model=DISTORTION_NAMES[sensor.distortion_model],
@@ -232,17 +228,8 @@ def read_truth_folder(folder: Path) -> GroundTruth:
 
 
 def _require_in_body_frame(sensor: _Sensor, path: Path) -> None:
-    require_identity(
-        _rows(sensor, path), path, "T_BS",
-        "the body frame is the IMU's: express this sensor in the IMU frame first.",
-    )  # fmt: skip
-
-
-def _rows(sensor: _Sensor, path: Path) -> Array:
-    data = sensor.T_BS.data
-    if len(data) != 16:
-        raise DatasetError(f"{path}: T_BS.data has {len(data)} numbers, needed 16.")
-    return np.reshape(data, (4, 4))
+    why = "the body frame is the IMU's: express this sensor in the IMU frame first."
+    require_identity(sensor.T_BS, path, "T_BS", why)
 
 
 def calibration_folder(mav0: Path) -> Path:

@@ -111,17 +111,6 @@ def chi2_significance(dof: int, square: float) -> float:
     return float(chdtrc(dof, square))
 
 
-def predictive_variance(seen: Array) -> float:
-    """Predictive variance of each column of a further row, from n rows (n, d) of the same
-    distribution: Student's, since mean and variance come from few rows."""
-    n, d = seen.shape
-    dof = d * (n - 1)
-    if dof < 3:
-        raise ValueError(f"{n} rows of {d}: too few to say how far they spread.")
-    pooled = float(seen.var(axis=0, ddof=1).mean())
-    return pooled * (1.0 + 1.0 / n) * dof / (dof - 2.0)
-
-
 def direction_std(vector: Array, cov: Array) -> float:
     """Standard deviation of a vector's direction [rad], both angles together."""
     norm2 = float(vector @ vector)

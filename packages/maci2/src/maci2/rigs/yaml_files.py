@@ -286,8 +286,9 @@ def _rows_of(columns: int) -> BeforeValidator:
             counts, value = (value["rows"], value["cols"]), value["data"]
             whole = isinstance(value, list) and counts == (len(value) // columns, columns)
         flat = isinstance(value, list) and value and not isinstance(value[0], list)
-        if flat and len(value) % columns == 0:
-            value = [value[i : i + columns] for i in range(0, len(value), columns)]
+        if flat:
+            width = columns if len(value) % columns == 0 else len(value)
+            value = [value[i : i + width] for i in range(0, len(value), width)]
         if columns == 4 and whole and isinstance(value, list) and len(value) == 3:
             return [*value, [0.0, 0.0, 0.0, 1.0]]
         return value

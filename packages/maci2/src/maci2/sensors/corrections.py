@@ -9,7 +9,7 @@ import numpy as np
 
 from maci2.errors import CalibrationError
 from maci2.sensors.rig_types import ImuIntrinsics
-from maci2.sensors.types import ImuSamples, Recording
+from maci2.sensors.types import Recording
 from maci2.types import NS, Array
 
 Clock = Literal["imu", "camera"]
@@ -63,17 +63,12 @@ def is_ideal(intrinsics: ImuIntrinsics) -> bool:
     )
 
 
-def apply_intrinsics(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
-    """Samples in the body frame from raw readings: the inverse of the intrinsics' two equations.
+def corrected_readings(gyro: Array, acc: Array, intrinsics: ImuIntrinsics) -> tuple[Array, Array]:
+    """Angular rate and specific force in the body frame, of one reading (3,) or many (n, 3): the
+    inverse of the intrinsics' two equations.
 
     The accelerometer comes first, since g-sensitivity needs the specific force.
     """
-    gyro, acc = corrected_readings(samples.gyro, samples.acc, intrinsics)
-    return replace(samples, gyro=gyro, acc=acc)
-
-
-def corrected_readings(gyro: Array, acc: Array, intrinsics: ImuIntrinsics) -> tuple[Array, Array]:
-    """Angular rate and specific force in the body frame, of one reading (3,) or many (n, 3)."""
     acc_b = (acc - intrinsics.offset_acc) @ _inverse(intrinsics.M_acc, intrinsics.R_acc_b).T
     rate = gyro - intrinsics.offset_gyro - acc_b @ intrinsics.g_sensitivity.T
     return rate @ _inverse(intrinsics.M_gyro, intrinsics.R_gyro_b).T, acc_b
@@ -84,11 +79,12 @@ def with_intrinsics_applied(recording: Recording) -> Recording:
     intrinsics = recording.rig.imu_intrinsics
     if intrinsics is None:
         return recording
+    gyro, acc = corrected_readings(recording.imu.gyro, recording.imu.acc, intrinsics)
     note = f"IMU readings are corrected by the IMU intrinsics of {recording.rig.source}"
     return replace(
         recording,
         rig=replace(recording.rig, imu_intrinsics=None),
-        imu=apply_intrinsics(recording.imu, intrinsics),
+        imu=replace(recording.imu, gyro=gyro, acc=acc),
         notes=(*recording.notes, note),
     )
 

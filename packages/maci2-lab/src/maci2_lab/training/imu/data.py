@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from maci2.errors import DatasetError
-from maci2.geometry.gaussian import predictive_variance
 from maci2.imu import BiasPrior
 from maci2.imu.bias_tracker import StationaryShift, track_gyro_bias
 from maci2.imu.learned_model import BLOCK, CONTEXT, DeviceConstants
@@ -26,6 +25,17 @@ from maci2_lab.evaluation.truth_states import Indices, TruthStates, truth_states
 CHUNK_S = 10.0
 """Stretches whose mean biases show how a bias wanders within a recording; its halves where it is
 shorter than two of them."""
+
+
+def predictive_variance(seen: Array) -> float:
+    """Predictive variance of each column of a further row, from n rows (n, d) of the same
+    distribution: Student's, since mean and variance come from few rows."""
+    n, d = seen.shape
+    dof = d * (n - 1)
+    if dof < 3:
+        raise ValueError(f"{n} rows of {d}: too few to say how far they spread.")
+    pooled = float(seen.var(axis=0, ddof=1).mean())
+    return pooled * (1.0 + 1.0 / n) * dof / (dof - 2.0)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import torch
 
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, OptionError
-from maci2.geometry.gaussian import predictive_variance
 from maci2.imu import BiasPrior
 from maci2.imu.bias_tracker import STD_INSTABILITY, StationaryShift, stationary_blocks
 from maci2.imu.learned_model import (
@@ -30,6 +29,7 @@ from maci2_lab.training.imu.data import (
     audited_variances,
     bias_prior,
     load_track,
+    predictive_variance,
     with_bias_tracked,
 )
 from maci2_lab.training.imu.device_fit import fitted_device, refined_device
