@@ -7,7 +7,9 @@ first, matrices under their own tag, all digits of every number.
 """
 
 import json
+import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -361,6 +363,33 @@ def require_unambiguous(data: Any, key: str, path: Path, place: str = "") -> Non
     where = f"{path}, line {line}" if line else f"{path}"
     name = f"{place}.{key}" if place else key
     raise CalibrationError(f"{where}: key '{name}' occurs twice with different values; remove one.")
+
+
+def numbers_of(
+    values: dict[str, Any],
+    names: Iterable[str],
+    path: Path,
+    place: str = "",
+    default: float | None = None,
+) -> list[float]:
+    """Finite numbers stored under these names, or `default` for a missing one; without default that
+    is an error."""
+    numbers = []
+    for name in names:
+        require_unambiguous(values, name, path, place)
+        key = f"{place}.{name}" if place else name
+        value: Any = values.get(name, default)
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            found = "missing" if value is None else shown(value)
+            raise CalibrationError(
+                f"{path}: key '{key}' is {found}, needed a number; add it."
+            ) from None
+        if not math.isfinite(number):
+            raise CalibrationError(f"{path}: key '{key}' is {value}, needed a finite number.")
+        numbers.append(number)
+    return numbers
 
 
 def shown(value: Any) -> str:
