@@ -98,7 +98,12 @@ def _opened(
         own_noise = read_imu_noise(own_imu) if layout == "folder" and own_imu.is_file() else None
         rig = read_any_rig(rig_path, given, own_noise)
     elif layout == "plain":
-        rig = _rig_of_options(path, given)
+        if given.noise is None:
+            raise CalibrationError(
+                f"{path}: a table or a folder of images contains no calibration; name that of the "
+                "rig with --rig FILE, or for an IMU alone its noise with --imu-noise."
+            )
+        rig = assemble(RigParts("table", path, (), extrinsics_known=False), given)
     elif layout == "bag":
         raise CalibrationError(
             f"{path}: a bag contains no calibration; name it with --rig camchain-imucam.yaml "
@@ -130,16 +135,6 @@ def _layout(path: Path) -> Literal["folder", "vbr", "bag", "plain", ""]:
     if bag_paths(path):
         return "vbr" if is_vbr(path) else "bag"
     return "plain" if is_plain(path) else ""
-
-
-def _rig_of_options(path: Path, given: Given) -> Rig:
-    """Rig of a table or of images, which have no calibration of their own."""
-    if given.noise is None:
-        raise CalibrationError(
-            f"{path}: a table or a folder of images contains no calibration; name that of the rig "
-            "with --rig FILE, or for an IMU alone its noise with --imu-noise."
-        )
-    return assemble(RigParts("table", path, (), extrinsics_known=False), given)
 
 
 def carries_no_calibration(path: Path) -> bool:

@@ -50,8 +50,6 @@ class Table:
     lines: Stamps
     """Line number of each row."""
 
-    source: str
-
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Text columns in the file; an empty field is an empty string."""
 
@@ -101,7 +99,7 @@ def read_table(
     named = [name for name in texts or {} if name in where]
     fields = _fields(rows, lines, header, path) if named else []
     words = {name: [row[where[name]] for row in fields] for name in named}
-    return Table(stamps_ns, columns, lines, str(path), words)
+    return Table(stamps_ns, columns, lines, words)
 
 
 def require_unit_quaternions(norms: Array, place: Callable[[int], str], remedy: str) -> None:
@@ -231,9 +229,6 @@ def unit_of(texts: Sequence[str], what: str, source: str, rate_hz: tuple[float, 
 def whole_ns(texts: Sequence[str], unit: str) -> Stamps:
     """Exact integer nanoseconds of numbers given as text."""
     factor = UNITS_NS[unit]
-    plain = all(re.fullmatch(r"\d{1,18}", text) for text in texts)
-    if plain and max(len(text) for text in texts) + len(str(factor)) <= 19:
-        return np.array([int(text) * factor for text in texts], dtype=np.int64)
     values = [round(Decimal(text) * factor) for text in texts]
     if any(abs(value) >= 2**63 for value in values):
         raise DatasetError(

@@ -245,7 +245,7 @@ _MODELS: dict[str, DistortionModel] = {
 def read_realsense(path: Path) -> RigParts:
     """Stereo pair at one image size, with extrinsics if the listing states them."""
     text = read_text(path, "the listing of rs-enumerate-devices -c")
-    lenses = {(name, size): fields for name, size, fields in _intrinsics(text)}
+    lenses = _intrinsics(text)
     pair = next((pair for pair in PAIRS if any(name == pair[0] for name, _ in lenses)), None)
     if pair is None:
         raise CalibrationError(f"{path}: the intrinsics of Infrared 1 or Fisheye 1 are missing.")
@@ -273,13 +273,14 @@ def read_realsense(path: Path) -> RigParts:
     return RigParts(tool, path, cameras, extrinsics_known=bool(stated))
 
 
-def _intrinsics(text: str) -> list[tuple[str, tuple[int, int], dict[str, str]]]:
-    """Stream, image size and fields of every block with a size."""
-    blocks = []
+def _intrinsics(text: str) -> dict[tuple[str, tuple[int, int]], dict[str, str]]:
+    """Fields of every block with a size, by stream and image size."""
+    blocks = {}
     for name, lines in _INTRINSIC.findall(text):
         fields = dict(_FIELD.findall(lines))
-        if fields.get("Width", "").isdecimal() and fields.get("Height", "").isdecimal():
-            blocks.append((name, (int(fields["Width"]), int(fields["Height"])), fields))
+        width, height = fields.get("Width", ""), fields.get("Height", "")
+        if width.isdecimal() and height.isdecimal():
+            blocks[name, (int(width), int(height))] = fields
     return blocks
 
 

@@ -99,11 +99,11 @@ class _Settings:
 
     def pose(self, *keys: str) -> Array | None:
         """Transform stored under the first of the names that the file has."""
-        key = next((key for key in keys if key in self.data), None)
-        if key is None:
-            return None
-        T = self.matrix(key, 3, 4)
-        return None if T is None else rigid_transform(T, self.path, key)
+        for key in keys:
+            T = self.matrix(key, 3, 4)
+            if T is not None:
+                return rigid_transform(T, self.path, key)
+        return None
 
     def noise(self) -> AnyNoise | None:
         """IMU noise, without the rate if it is missing; None for a file without IMU."""
