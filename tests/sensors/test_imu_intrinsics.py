@@ -11,6 +11,7 @@ from maci2.datasets import open_recording
 from maci2.geometry import so3_exp
 from maci2.rigs import read_any_rig, write_camchain, write_imu_yaml, write_rig
 from maci2.sensors.corrections import (
+    apply_intrinsics,
     corrected_readings,
     ideal_intrinsics,
     is_ideal,
@@ -18,11 +19,6 @@ from maci2.sensors.corrections import (
 )
 from maci2.sensors.rig_types import ImuIntrinsics
 from maci2.sensors.types import ImuSamples
-
-
-def corrected(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
-    gyro, acc = corrected_readings(samples.gyro, samples.acc, intrinsics)
-    return replace(samples, gyro=gyro, acc=acc)
 
 
 def some_intrinsics(seed: int = 0, offsets: bool = False) -> ImuIntrinsics:
@@ -69,7 +65,7 @@ def test_g_sensitivity_takes_away_what_the_force_put_into_the_rate():
 
 def test_undoing_the_errors_gives_back_what_the_body_felt():
     samples, intrinsics = some_samples(), some_intrinsics(offsets=True)
-    again = corrected(raw_readings(samples, intrinsics), intrinsics)
+    again = apply_intrinsics(raw_readings(samples, intrinsics), intrinsics)
     np.testing.assert_allclose(again.gyro, samples.gyro, atol=1e-13)
     np.testing.assert_allclose(again.acc, samples.acc, atol=1e-13)
 
@@ -92,7 +88,7 @@ def test_files_of_tools_that_know_intrinsics_keep_their_effect(tool, small_files
     found = read_any_rig(tmp_path).imu_intrinsics
     assert found is not None
     raw = some_samples()
-    expected, read = corrected(raw, intrinsics), corrected(raw, found)
+    expected, read = apply_intrinsics(raw, intrinsics), apply_intrinsics(raw, found)
     np.testing.assert_allclose(read.gyro, expected.gyro, atol=1e-12)
     np.testing.assert_allclose(read.acc, expected.acc, atol=1e-12)
 
@@ -123,7 +119,7 @@ def test_a_recording_opened_with_intrinsics_has_corrected_samples(small_files, t
     write_camchain(tmp_path / "camchain-imucam.yaml", own.rig)
     write_imu_yaml(tmp_path / "imu.yaml", own.rig.imu, intrinsics)
     opened = open_recording(small_files / "euroc_mini", tmp_path)
-    expected = corrected(own.imu, intrinsics)
+    expected = apply_intrinsics(own.imu, intrinsics)
     np.testing.assert_allclose(opened.imu.gyro, expected.gyro, atol=1e-12)
     np.testing.assert_allclose(opened.imu.acc, expected.acc, atol=1e-12)
     # Nobody corrects them a second time.
@@ -153,6 +149,6 @@ def test_raw_readings_of_tum_vi_become_its_calibrated_ones(data_root, tmp_path):
     assert found is not None
     offsets = {key: -np.linalg.inv(M[key]) @ c[key] for key in ("gyro", "acc")}
     found = replace(found, offset_gyro=offsets["gyro"], offset_acc=offsets["acc"])
-    clean = corrected(raw, found)
+    clean = apply_intrinsics(raw, found)
     np.testing.assert_allclose(clean.gyro, recording.imu.gyro, atol=1e-10)
     np.testing.assert_allclose(clean.acc, recording.imu.acc, atol=1e-9)

@@ -23,7 +23,7 @@ from maci2.rigs.parts import (
     make_camera,
 )
 from maci2.rigs.yaml_files import OpenSchema, load_yaml, numbers_of, rigid_transform, validate
-from maci2.sensors.corrections import ideal_intrinsics, is_ideal
+from maci2.sensors.corrections import is_ideal
 from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuIntrinsics
 from maci2.types import NS, Array
 
@@ -151,12 +151,12 @@ def _intrinsics(stated: _Calibration, path: Path) -> ImuIntrinsics | None:
         S_acc[:, 0], S_acc[1:, 1], S_acc[2, 2] = acc[3:6], acc[6:8], acc[8]
     S_gyro = np.array(gyro[3:]).reshape(3, 3).T if gyro else np.zeros((3, 3))
     M_acc, M_gyro = _inverted(S_acc, path), _inverted(S_gyro, path)
-    ideal = ideal_intrinsics()
     found = ImuIntrinsics(
-        M_gyro, ideal.R_gyro_b, M_acc, ideal.R_acc_b, ideal.g_sensitivity,
+        M_gyro=M_gyro,
+        M_acc=M_acc,
         offset_gyro=M_gyro @ np.array(gyro[:3] or [0.0] * 3),
         offset_acc=M_acc @ np.array(acc[:3] or [0.0] * 3),
-    )  # fmt: skip
+    )
     return None if is_ideal(found) else found
 
 

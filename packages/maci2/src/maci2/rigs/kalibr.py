@@ -45,13 +45,7 @@ from maci2.rigs.yaml_files import (
     rotation,
     validate,
 )
-from maci2.sensors.corrections import (
-    IDENTICAL,
-    common_time_offset,
-    ideal_intrinsics,
-    is_ideal,
-    lower_triangular,
-)
+from maci2.sensors.corrections import IDENTICAL, common_time_offset, is_ideal, lower_triangular
 from maci2.sensors.rig_types import (
     Camera,
     CameraModel,
@@ -313,8 +307,7 @@ def _intrinsics(entry: _ImuEntry, path: Path) -> ImuIntrinsics | None:
         M_gyro = _alignment(gyro.M, path, "gyroscopes.M")
         M_acc = _alignment(acc.M, path, "accelerometers.M")
         g_sensitivity = _sensitivity(gyro.A, path) @ R_gyro_b
-    zero = np.zeros(3)
-    found = ImuIntrinsics(M_gyro, R_gyro_b, M_acc, R_acc_b, g_sensitivity, zero, zero.copy())
+    found = ImuIntrinsics(M_gyro, R_gyro_b, M_acc, R_acc_b, g_sensitivity)
     return None if is_ideal(found) else found
 
 
@@ -557,7 +550,7 @@ def openvins_files(folder: Path, rig: Rig, bias_gyro: Array, bias_acc: Array) ->
             # OpenVINS knows no "none"; without coefficients radtan is the same.
             "distortion_model": camera.distortion_model.replace("none", "radtan"),
         }
-    errors = _openvins_intrinsics(rig.imu_intrinsics or ideal_intrinsics(), rig.source)
+    errors = _openvins_intrinsics(rig.imu_intrinsics or ImuIntrinsics(), rig.source)
     imu = {"T_i_b": np.eye(4).tolist(), **_noise_entries(rig.imu), **errors}
     config = {
         "use_stereo": len(rig.cameras) > 1,

@@ -9,7 +9,7 @@ import numpy as np
 
 from maci2.errors import CalibrationError
 from maci2.sensors.rig_types import ImuIntrinsics
-from maci2.sensors.types import Recording
+from maci2.sensors.types import ImuSamples, Recording
 from maci2.types import NS, Array
 
 Clock = Literal["imu", "camera"]
@@ -48,27 +48,29 @@ IDENTICAL = 1e-12
 
 def ideal_intrinsics() -> ImuIntrinsics:
     """Intrinsics of an IMU without deterministic errors."""
-    zero = np.zeros(3)
-    return ImuIntrinsics(
-        np.eye(3), np.eye(3), np.eye(3), np.eye(3), np.zeros((3, 3)), zero, zero.copy()
-    )
+    return ImuIntrinsics()
 
 
 def is_ideal(intrinsics: ImuIntrinsics) -> bool:
     """True if the intrinsics are the identity."""
-    ideal = ideal_intrinsics()
+    ideal = ImuIntrinsics()
     return all(
         np.abs(getattr(intrinsics, name) - getattr(ideal, name)).max() <= IDENTICAL
         for name in ImuIntrinsics.__dataclass_fields__
     )
 
 
-def corrected_readings(gyro: Array, acc: Array, intrinsics: ImuIntrinsics) -> tuple[Array, Array]:
-    """Angular rate and specific force in the body frame, of one reading (3,) or many (n, 3): the
-    inverse of the intrinsics' two equations.
+def apply_intrinsics(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
+    """Samples in the body frame from raw readings: the inverse of the intrinsics' two equations.
 
     The accelerometer comes first, since g-sensitivity needs the specific force.
     """
+    gyro, acc = corrected_readings(samples.gyro, samples.acc, intrinsics)
+    return replace(samples, gyro=gyro, acc=acc)
+
+
+def corrected_readings(gyro: Array, acc: Array, intrinsics: ImuIntrinsics) -> tuple[Array, Array]:
+    """Angular rate and specific force in the body frame, of one reading (3,) or many (n, 3)."""
     acc_b = (acc - intrinsics.offset_acc) @ _inverse(intrinsics.M_acc, intrinsics.R_acc_b).T
     rate = gyro - intrinsics.offset_gyro - acc_b @ intrinsics.g_sensitivity.T
     return rate @ _inverse(intrinsics.M_gyro, intrinsics.R_gyro_b).T, acc_b
@@ -79,12 +81,11 @@ def with_intrinsics_applied(recording: Recording) -> Recording:
     intrinsics = recording.rig.imu_intrinsics
     if intrinsics is None:
         return recording
-    gyro, acc = corrected_readings(recording.imu.gyro, recording.imu.acc, intrinsics)
     note = f"IMU readings are corrected by the IMU intrinsics of {recording.rig.source}"
     return replace(
         recording,
         rig=replace(recording.rig, imu_intrinsics=None),
-        imu=replace(recording.imu, gyro=gyro, acc=acc),
+        imu=apply_intrinsics(recording.imu, intrinsics),
         notes=(*recording.notes, note),
     )
 
