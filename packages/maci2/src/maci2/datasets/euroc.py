@@ -16,15 +16,9 @@ import yaml
 from pydantic import PositiveFloat, PositiveInt
 
 from maci2.datasets.images import image_files, read_image_names
-from maci2.datasets.tables import (
-    MIN_IMU_SAMPLES,
-    Headings,
-    read_table,
-    require_unit_quaternions,
-)
+from maci2.datasets.tables import MIN_IMU_SAMPLES, Headings, poses_of, read_table
 from maci2.errors import CalibrationError, DatasetError
 from maci2.files import NpzField, read_npz, whole_folder, write_atomically
-from maci2.geometry.se3 import rotations_from_quat_wxyz, stack_poses
 from maci2.rigs.convert import read_rig
 from maci2.rigs.kalibr import DISTORTION_NAMES, NoiseKeys
 from maci2.rigs.yaml_files import (
@@ -119,8 +113,9 @@ def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
 
 
 def _recording(path: Path, rig: Rig, truths: dict[str, GroundTruth]) -> Recording:
-    images = read_folder_images(path, rig)
-    imu = read_imu_csv(mav0_of(path) / "imu0" / "data.csv")
+    images, file = read_folder_images(path, rig), mav0_of(path) / "imu0" / "data.csv"
+    table = read_table(file, "IMU samples", IMU_COLUMNS, {}, least=MIN_IMU_SAMPLES)
+    imu = ImuSamples(table.stamps_ns, table.vector("w"), table.vector("a"), str(file))
     return images.with_imu(imu, truths=truths)
 
 
@@ -137,12 +132,6 @@ def read_folder_images(path: Path, rig: Rig) -> ImageRecording:
         camera_stamps_ns=tuple(stamps_ns for stamps_ns, _ in lists),
         image_names=tuple(names for _, names in lists),
     )
-
-
-def read_imu_csv(path: Path) -> ImuSamples:
-    """Gyroscope [rad/s] and accelerometer [m/s^2], in this order."""
-    table = read_table(path, "IMU samples", IMU_COLUMNS, {}, least=MIN_IMU_SAMPLES)
-    return ImuSamples(table.stamps_ns, table.vector("w"), table.vector("a"), str(path))
 
 
 def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
@@ -164,13 +153,12 @@ def camera_folders(mav0: Path) -> list[Path]:
 def read_truth_csv(path: Path) -> GroundTruth:
     """Poses (quaternion w x y z), with velocity and biases if the file has them, otherwise NaN."""
     table = read_table(path, "ground truth", POSE_COLUMNS, STATE_COLUMNS)
-    quat_wxyz = table.vector("q", "wxyz")
-    require_unit_quaternions(
-        np.linalg.norm(quat_wxyz, axis=1),
+    Ts_w_b = poses_of(
+        table.vector("p"),
+        table.vector("q", "wxyz"),
         lambda row: f"{path}, line {table.lines[row]}",
         "Check that the columns are in the order w, x, y, z.",
     )
-    Ts_w_b = stack_poses(rotations_from_quat_wxyz(quat_wxyz), table.vector("p"))
     v_w, bias_gyro, bias_acc = table.vector("v"), table.vector("bw"), table.vector("ba")
     return GroundTruth(table.stamps_ns, Ts_w_b, v_w, bias_gyro, bias_acc, str(path))
 

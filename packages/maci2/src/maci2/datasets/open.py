@@ -134,7 +134,8 @@ def _layout(path: Path) -> Literal["folder", "vbr", "bag", "plain", ""]:
         return "folder"
     if bag_paths(path):
         return "vbr" if is_vbr(path) else "bag"
-    return "plain" if is_plain(path) else ""
+    plain = _tables(path) or (path.is_dir() and camera_image_folders(path))
+    return "plain" if plain else ""
 
 
 def carries_no_calibration(path: Path) -> bool:
@@ -215,11 +216,6 @@ def unknown_layout(path: Path) -> DatasetError:
 
 
 # Recordings without a layout: a table of IMU samples, image folders, or both.
-
-
-def is_plain(path: Path) -> bool:
-    """True for a table, and for a folder with a table or with images named by time."""
-    return bool(_tables(path) or (path.is_dir() and camera_image_folders(path)))
 
 
 def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:
