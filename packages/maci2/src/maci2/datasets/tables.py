@@ -50,6 +50,8 @@ class Table:
     lines: Stamps
     """Line number of each row."""
 
+    source: str
+
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Text columns in the file; an empty field is an empty string."""
 
@@ -99,7 +101,7 @@ def read_table(
     named = [name for name in texts or {} if name in where]
     fields = _fields(rows, lines, header, path) if named else []
     words = {name: [row[where[name]] for row in fields] for name in named}
-    return Table(stamps_ns, columns, lines, words)
+    return Table(stamps_ns, columns, lines, str(path), words)
 
 
 def poses_of(p_w_b: Array, quat_wxyz: Array, place: Callable[[int], str], remedy: str) -> Array:

@@ -97,6 +97,10 @@ class ChainEntry(CarefulSchema):
 def read_chain(data: dict[str, Any], path: Path, tool: str) -> RigParts:
     """Cameras of a chain, in the frame of cam0 if no camera has extrinsics."""
     keys = sorted((key for key in data if CAMERA_KEY.fullmatch(key)), key=lambda key: int(key[3:]))
+    if not keys:
+        raise CalibrationError(
+            f"{path}: {tool} has no camera; needed cam0, cam1, ... of a Kalibr camchain."
+        )
     for number, key in enumerate(keys):
         if key != f"cam{number}":
             raise CalibrationError(
@@ -344,10 +348,6 @@ def read_kalibr(path: Path) -> RigParts:
     camchain = find_camchain(path) if path.is_dir() else path
     data = load_yaml(camchain, "a Kalibr camchain")
     parts = read_chain(data, camchain, identify(data).name)
-    if not parts.cameras:
-        raise CalibrationError(
-            f"{camchain}: {parts.tool} has no camera; needed cam0, cam1, ... of a Kalibr camchain."
-        )
     imus = [v for k, v in data.items() if IMU_KEY.fullmatch(k) and isinstance(v, dict)]
     # Some people keep both in one file.
     own = any("gyroscope_noise_density" in imu for imu in imus)
@@ -527,8 +527,6 @@ def read_openvins(path: Path) -> RigParts:
     chain = path.parent / config.relative_config_imucam
     data = load_yaml(chain, "OpenVINS's camera chain")
     parts = read_chain(data, chain, "OpenVINS estimator_config")
-    if not parts.cameras:
-        raise CalibrationError(f"{chain}: has no camera; needed cam0, cam1, ...")
     imu = path.parent / config.relative_config_imu
     return replace(parts, source=path, imu_file=imu if imu.is_file() else find_imu_file(chain))
 
