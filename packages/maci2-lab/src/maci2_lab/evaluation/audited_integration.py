@@ -24,7 +24,7 @@ from maci2.geometry.se3 import skew_stack
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, datasheet_model
 from maci2.imu.preintegration import integrate_segments
 from maci2.metrics.init_errors import TruthNoise, compared_derivatives
-from maci2.sensors import GroundTruth, ImuNoise, ImuSamples, truth_at
+from maci2.sensors import GroundTruth, ImuNoise, ImuSamples, TruthCovariance, truth_at
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 from maci2_lab.evaluation.integration_errors import WindowErrors, errors_between
 from maci2_lab.evaluation.truth_states import Indices, TruthStates, truth_states
@@ -69,7 +69,7 @@ def shared_noise(
     longest_ns = GAP * float(np.median(np.diff(cov.stamps_ns)))
     if (np.diff(places) < 1).any() or np.diff(states_ns).max() > longest_ns:
         return None
-    joint = cov.joint(places)
+    joint = joint_covariance(cov, places)
     chain = truth_at(truth, states_ns, max_gap_s)
     by_step, cov_step = truth_gains(chain, places, joint, cov.imu_noise, imu)
     # Q of the estimate in place of the audit's own.
@@ -101,6 +101,16 @@ def shared_noise(
         noise_poses,
         added(bias.reshape(3, n * STATE), gains.gyro_bias),
     )
+
+
+def joint_covariance(cov: TruthCovariance, places: Stamps) -> Array:
+    """(15 m, 15 m) joint covariance of stored states, by increasing index."""
+    m = len(places)
+    a, b = np.triu_indices(m)
+    blocks = np.empty((m, m, STATE, STATE))
+    blocks[a, b] = cov.between(places[a], places[b])
+    blocks[b, a] = np.swapaxes(blocks[a, b], 1, 2)
+    return blocks.swapaxes(1, 2).reshape(m * STATE, m * STATE)
 
 
 def truth_gains(

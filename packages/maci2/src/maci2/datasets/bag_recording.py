@@ -14,13 +14,8 @@ import numpy as np
 
 from maci2.datasets.bags import Bag, Message, Topics, bag_paths, find_topics, header_stamp_ns
 from maci2.datasets.images import grey_image, message_fault
-from maci2.datasets.tables import (
-    MAX_ABSOLUTE,
-    MIN_IMU_SAMPLES,
-    require_unit_quaternions,
-)
+from maci2.datasets.tables import MAX_ABSOLUTE, MIN_IMU_SAMPLES, poses_of
 from maci2.errors import CalibrationError, DatasetError, ImageError
-from maci2.geometry.se3 import rotations_from_quat_wxyz, stack_poses
 from maci2.sensors.corrections import on_imu_clock
 from maci2.sensors.rig_types import Rig
 from maci2.sensors.types import BagImages, GroundTruth, ImageRecording, ImuSamples, Recording
@@ -267,35 +262,32 @@ def merge_imu(gyro: Series, acc: Series, source: str) -> ImuSamples:
     Samples outside the accelerometer's time or inside one of its gaps are rejected, so that a gap
     stays one.
     """
-    after = np.searchsorted(acc.stamps_ns, gyro.stamps_ns, side="left")
     inside = (gyro.stamps_ns >= acc.stamps_ns[0]) & (gyro.stamps_ns <= acc.stamps_ns[-1])
     for at in gaps(acc.stamps_ns):
         start_ns, end_ns = acc.stamps_ns[at], acc.stamps_ns[at + 1]
         inside &= ~((gyro.stamps_ns > start_ns) & (gyro.stamps_ns < end_ns))
-    stamps_ns, after = gyro.stamps_ns[inside], after[inside]
+    stamps_ns, since_ns = gyro.stamps_ns[inside], acc.stamps_ns[0]
     require_count(len(stamps_ns), MIN_IMU_SAMPLES, f"{source}, where both are there")
-    before = np.maximum(after - 1, 0)
-    step = np.maximum(acc.stamps_ns[after] - acc.stamps_ns[before], 1)
-    # Integers to the last: seconds since 1970 in float64 resolve 240 ns only.
-    share = ((stamps_ns - acc.stamps_ns[before]) / step)[:, None]
-    forces = (1.0 - share) * acc.values[before] + share * acc.values[after]
-    exact = acc.stamps_ns[after] == stamps_ns
-    forces[exact] = acc.values[after[exact]]
+    # Since the first sample: seconds since 1970 in float64 resolve 240 ns only.
+    at_ns, known_ns = stamps_ns - since_ns, acc.stamps_ns - since_ns
+    forces = np.column_stack([np.interp(at_ns, known_ns, axis) for axis in acc.values.T])
     return ImuSamples(stamps_ns, gyro.values[inside], forces, source)
 
 
 def _truth(truth: Series, scanned: Scanned, path: Path) -> GroundTruth:
     source = f"{path}, {scanned.topics.truth}"
     require_count(len(truth.stamps_ns), 2, source)
-    norms = np.linalg.norm(truth.values[:, 3:7], axis=1)
-    require_unit_quaternions(
-        norms, lambda row: f"{source}, timestamp {truth.stamps_ns[row]} ns", "Record them again."
+    Ts_w_b = poses_of(
+        truth.values[:, :3],
+        truth.values[:, 3:7],
+        lambda row: f"{source}, timestamp {truth.stamps_ns[row]} ns",
+        "Record them again.",
     )
-    R_w_b = rotations_from_quat_wxyz(truth.values[:, 3:7])
-    poses = GroundTruth.of_poses(truth.stamps_ns, stack_poses(R_w_b, truth.values[:, :3]), source)
+    poses = GroundTruth.of_poses(truth.stamps_ns, Ts_w_b, source)
     # Odometry states velocity in its child frame, the body.
     v_b = truth.values[:, 7:10]
-    return replace(poses, v_w=np.einsum("kij,kj->ki", R_w_b, v_b)) if v_b.any() else poses
+    v_w = np.einsum("kij,kj->ki", Ts_w_b[:, :3, :3], v_b)
+    return replace(poses, v_w=v_w) if v_b.any() else poses
 
 
 def _require_one_clock(imu: ImuSamples, cameras_ns: tuple[Stamps, ...], source: str) -> None:

@@ -8,7 +8,7 @@ import io
 import os
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,23 +86,23 @@ class Topic:
         return f"{self.name} ({self.kind}, {self.count} messages)"
 
 
-class Bag:
+class Bag(ExitStack):
     """Open bag: one ROS 2 bag, or ROS 1 files that belong together. Close it after use."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
         from rosbags.highlevel import AnyReader
         from rosbags.typesys import Stores, get_typestore
 
+        super().__init__()
         self.paths = paths
         self.source = str(paths[0] if len(paths) == 1 else paths[0].parent)
-        self._files = ExitStack()
         with self._reading():
             # ROS 2 bags before Jazzy do not carry definitions; these message types never changed.
             self._reader = AnyReader(
                 [BoundedPath(path) for path in paths],
                 default_typestore=get_typestore(Stores.ROS2_HUMBLE),
             )
-            self._files.enter_context(self._reader)
+            self.enter_context(self._reader)
             self.topics = {
                 name: Topic(name, info.msgtype or "several types", info.msgcount)
                 for name, info in self._reader.topics.items()
@@ -125,16 +125,6 @@ class Bag:
                 content = self._reader.deserialize(data, connection.msgtype)
             yield Message(connection.topic, received_ns, content)
 
-    def close(self) -> None:
-        """Release the files."""
-        self._files.close()
-
-    def __enter__(self) -> "Bag":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
@@ -143,15 +133,13 @@ class Bag:
             raise
         except Exception as error:
             said = (str(error) or type(error).__name__).rstrip(". ")
+            files = [file for path in self.paths for file in (path, *path.glob("*"))]
+            tools = {_REPAIRS[file.suffix] for file in files if file.suffix in _REPAIRS}
+            repair = f", or repair it with {' or '.join(sorted(tools))}" if tools else ""
             raise DatasetError(
                 f"{self.source}: cannot be read as a bag, it is damaged or cut short: {said}. Copy "
-                f"it again{self._repair()}."
+                f"it again{repair}."
             ) from error
-
-    def _repair(self) -> str:
-        files = [file for path in self.paths for file in (path, *path.glob("*"))]
-        tools = {_REPAIRS[file.suffix] for file in files if file.suffix in _REPAIRS}
-        return f", or repair it with {' or '.join(sorted(tools))}" if tools else ""
 
 
 def header_stamp_ns(content: Any) -> int:
@@ -169,11 +157,8 @@ POSES = (
     "nav_msgs/msg/Odometry",
 )
 KINDS: dict[str, tuple[str, ...]] = {
-    "imu": (IMU,),
-    "gyro": (IMU,),
-    "acc": (IMU,),
-    "left": IMAGES,
-    "right": IMAGES,
+    **dict.fromkeys(("imu", "gyro", "acc"), (IMU,)),
+    **dict.fromkeys(("left", "right"), IMAGES),
     "truth": POSES,
 }
 """Message types of each role."""
@@ -200,8 +185,7 @@ class Topics:
 
     def roles(self) -> dict[str, str]:
         """Roles with a topic."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {role: topic for role, topic in named.items() if topic}
+        return {role: topic for role, topic in asdict(self).items() if topic}
 
     @property
     def images(self) -> tuple[str, ...]:

@@ -16,18 +16,14 @@ import yaml
 from pydantic import PositiveFloat, PositiveInt
 
 from maci2.datasets.images import image_files, read_image_names
-from maci2.datasets.tables import (
-    MIN_IMU_SAMPLES,
-    Headings,
-    read_table,
-    require_unit_quaternions,
-)
+from maci2.datasets.tables import MIN_IMU_SAMPLES, Headings, poses_of, read_table
 from maci2.errors import CalibrationError, DatasetError
 from maci2.files import NpzField, read_npz, whole_folder, write_atomically
-from maci2.geometry.se3 import rotations_from_quat_wxyz, stack_poses
-from maci2.rigs.kalibr import DISTORTION_NAMES, read_rig
+from maci2.rigs.convert import read_rig
+from maci2.rigs.kalibr import DISTORTION_NAMES
 from maci2.rigs.parts import NoiseKeys
 from maci2.rigs.yaml_files import (
+    Matrix4,
     Schema,
     load_yaml,
     require_identity,
@@ -72,16 +68,10 @@ STATE_COLUMNS = _columns_of("v", "bw", "ba")
 FILE_COLUMN: Headings = {"file": ("filename", "file", "name")}
 
 
-class _Matrix(Schema):
-    cols: Literal[4]
-    rows: Literal[4]
-    data: list[float]
-
-
 class _Sensor(Schema):
     sensor_type: str = ""
     comment: str = ""
-    T_BS: _Matrix
+    T_BS: Matrix4
 
 
 class _ImuSensor(_Sensor, NoiseKeys):
@@ -124,8 +114,9 @@ def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
 
 
 def _recording(path: Path, rig: Rig, truths: dict[str, GroundTruth]) -> Recording:
-    images = read_folder_images(path, rig)
-    imu = read_imu_csv(mav0_of(path) / "imu0" / "data.csv")
+    images, file = read_folder_images(path, rig), mav0_of(path) / "imu0" / "data.csv"
+    table = read_table(file, "IMU samples", IMU_COLUMNS, {}, least=MIN_IMU_SAMPLES)
+    imu = ImuSamples(table.stamps_ns, table.vector("w"), table.vector("a"), str(file))
     return images.with_imu(imu, truths=truths)
 
 
@@ -142,12 +133,6 @@ def read_folder_images(path: Path, rig: Rig) -> ImageRecording:
         camera_stamps_ns=tuple(stamps_ns for stamps_ns, _ in lists),
         image_names=tuple(names for _, names in lists),
     )
-
-
-def read_imu_csv(path: Path) -> ImuSamples:
-    """Gyroscope [rad/s] and accelerometer [m/s^2], in this order."""
-    table = read_table(path, "IMU samples", IMU_COLUMNS, {}, least=MIN_IMU_SAMPLES)
-    return ImuSamples(table.stamps_ns, table.vector("w"), table.vector("a"), str(path))
 
 
 def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
@@ -169,13 +154,12 @@ def camera_folders(mav0: Path) -> list[Path]:
 def read_truth_csv(path: Path) -> GroundTruth:
     """Poses (quaternion w x y z), with velocity and biases if the file has them, otherwise NaN."""
     table = read_table(path, "ground truth", POSE_COLUMNS, STATE_COLUMNS)
-    quat_wxyz = table.vector("q", "wxyz")
-    require_unit_quaternions(
-        np.linalg.norm(quat_wxyz, axis=1),
+    Ts_w_b = poses_of(
+        table.vector("p"),
+        table.vector("q", "wxyz"),
         lambda row: f"{path}, line {table.lines[row]}",
         "Check that the columns are in the order w, x, y, z.",
     )
-    Ts_w_b = stack_poses(rotations_from_quat_wxyz(quat_wxyz), table.vector("p"))
     v_w, bias_gyro, bias_acc = table.vector("v"), table.vector("bw"), table.vector("ba")
     return GroundTruth(table.stamps_ns, Ts_w_b, v_w, bias_gyro, bias_acc, str(path))
 
@@ -198,7 +182,7 @@ def _read_camera(path: Path) -> tuple[Camera, bool]:
     """Camera, and whether its calibration is exact."""
     sensor = validate(_CameraSensor, load_yaml(path, "a camera's calibration"), path)
     camera = Camera(
-        T_b_c=rigid_transform(_rows(sensor, path), path, "T_BS"),
+        T_b_c=rigid_transform(sensor.T_BS, path, "T_BS"),
         intrinsics=np.array(sensor.intrinsics),
         distortion=np.array(sensor.distortion_coefficients),
         distortion_model=DISTORTION_NAMES[sensor.distortion_model],
@@ -233,17 +217,8 @@ def read_truth_folder(folder: Path) -> GroundTruth:
 
 
 def _require_in_body_frame(sensor: _Sensor, path: Path) -> None:
-    require_identity(
-        _rows(sensor, path), path, "T_BS",
-        "the body frame is the IMU's: express this sensor in the IMU frame first.",
-    )  # fmt: skip
-
-
-def _rows(sensor: _Sensor, path: Path) -> Array:
-    data = sensor.T_BS.data
-    if len(data) != 16:
-        raise DatasetError(f"{path}: T_BS.data has {len(data)} numbers, needed 16.")
-    return np.reshape(data, (4, 4))
+    why = "the body frame is the IMU's: express this sensor in the IMU frame first."
+    require_identity(sensor.T_BS, path, "T_BS", why)
 
 
 def calibration_folder(mav0: Path) -> Path:

@@ -150,16 +150,6 @@ def image_file_fault(path: Path, resolution: tuple[int, int] | None) -> str:
     return image_fault(head, tail, length, resolution)
 
 
-def image_file_faults(
-    paths: list[Path], resolution: tuple[int, int] | None
-) -> Iterator[tuple[int, str]]:
-    """Index of each unusable image file, and the reason; takes microseconds per file."""
-    for number, path in enumerate(paths):
-        fault = image_file_fault(path, resolution)
-        if fault:
-            yield number, fault
-
-
 def _missing(path: Path) -> str:
     return (
         f"listed in {path.parent.parent / 'data.csv'} but missing; unpack it again or remove its "

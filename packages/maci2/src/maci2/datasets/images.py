@@ -288,7 +288,7 @@ def camera_image_folders(path: Path) -> list[Path]:
     folders = [sub for entry in inside for sub in (entry, entry / "data") if sub.is_dir()]
     filled = [folder for folder in folders if image_files(folder)]
     for pair in PAIRS:
-        found = [_named(filled, word, path) for word in pair]
+        found = [[f for f in filled if word in str(f.relative_to(path)).lower()] for word in pair]
         if all(len(one) == 1 for one in found):
             return [one[0] for one in found]
     if image_files(path):
@@ -300,7 +300,3 @@ def camera_image_folders(path: Path) -> list[Path]:
             f"{names}. Call them left and right."
         )
     return filled
-
-
-def _named(folders: list[Path], word: str, path: Path) -> list[Path]:
-    return [f for f in folders if word in str(f.relative_to(path)).lower()]

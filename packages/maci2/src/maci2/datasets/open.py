@@ -92,23 +92,37 @@ def _opened(
         raise OptionError(f"--topics is '{topics}', but {path} is a folder without topics.")
     if not layout:
         raise unknown_layout(path)
-    own_imu = mav0_of(path) / "imu0" / "sensor.yaml"
     rig = None
     if rig_path is not None:
+        own_imu = mav0_of(path) / "imu0" / "sensor.yaml"
         own_noise = read_imu_noise(own_imu) if layout == "folder" and own_imu.is_file() else None
         rig = read_any_rig(rig_path, given, own_noise)
-    if layout == "folder":
-        return _read_folder(path, rig)
-    if layout == "vbr":
-        return read_vbr(path, rig, parse_topics(topics))
-    if layout == "plain":
-        return read_plain(path, _rig_of_options(path, given) if rig is None else rig, columns)
-    if rig is None:
+    elif layout == "plain":
+        if given.noise is None:
+            raise CalibrationError(
+                f"{path}: a table or a folder of images contains no calibration; name that of the "
+                "rig with --rig FILE, or for an IMU alone its noise with --imu-noise."
+            )
+        rig = assemble(RigParts("table", path, (), extrinsics_known=False), given)
+    elif layout == "bag":
         raise CalibrationError(
             f"{path}: a bag contains no calibration; name it with --rig camchain-imucam.yaml "
             "(Kalibr, with imu.yaml beside it)."
         )
-    return read_bag(path, rig, parse_topics(topics))
+    if layout == "vbr":
+        return read_vbr(path, rig, parse_topics(topics))
+    return _read(path, layout, rig, topics, columns)
+
+
+def _read(path: Path, layout: str, rig: Rig | None, topics: str, columns: str) -> Recording:
+    """Recording of a layout; without `rig`, that of a folder in EuRoC's or TUM-VI's layout."""
+    if rig is not None and layout in ("vbr", "bag"):
+        return read_bag(path, rig, parse_topics(topics))
+    if rig is not None and layout == "plain":
+        return read_plain(path, rig, columns)
+    mav0 = mav0_of(path)
+    own_imu = (mav0 / "imu0" / "sensor.yaml").is_file()
+    return (read_tumvi if (mav0 / MOCAP).is_dir() and not own_imu else read_euroc)(path, rig)
 
 
 def _layout(path: Path) -> Literal["folder", "vbr", "bag", "plain", ""]:
@@ -120,24 +134,8 @@ def _layout(path: Path) -> Literal["folder", "vbr", "bag", "plain", ""]:
         return "folder"
     if bag_paths(path):
         return "vbr" if is_vbr(path) else "bag"
-    return "plain" if is_plain(path) else ""
-
-
-def _read_folder(path: Path, rig: Rig | None) -> Recording:
-    """Recording in EuRoC's or TUM-VI's layout."""
-    mav0 = mav0_of(path)
-    own_imu = (mav0 / "imu0" / "sensor.yaml").is_file()
-    return (read_tumvi if (mav0 / MOCAP).is_dir() and not own_imu else read_euroc)(path, rig)
-
-
-def _rig_of_options(path: Path, given: Given) -> Rig:
-    """Rig of a table or of images, which have no calibration of their own."""
-    if given.noise is None:
-        raise CalibrationError(
-            f"{path}: a table or a folder of images contains no calibration; name that of the rig "
-            "with --rig FILE, or for an IMU alone its noise with --imu-noise."
-        )
-    return assemble(RigParts("table", path, (), extrinsics_known=False), given)
+    plain = _tables(path) or (path.is_dir() and camera_image_folders(path))
+    return "plain" if plain else ""
 
 
 def carries_no_calibration(path: Path) -> bool:
@@ -147,12 +145,7 @@ def carries_no_calibration(path: Path) -> bool:
 
 def open_uncalibrated(path: Path, topics: str = "", columns: str = "") -> Recording:
     """Open a recording without calibration, for checks: no cameras and assumed noise."""
-    layout = _layout(path)
-    if layout in ("vbr", "bag"):
-        return read_bag(path, UNCALIBRATED, parse_topics(topics))
-    if layout == "plain":
-        return read_plain(path, UNCALIBRATED, columns)
-    return _read_folder(path, UNCALIBRATED)
+    return _read(path, _layout(path), UNCALIBRATED, topics, columns)
 
 
 def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
@@ -223,11 +216,6 @@ def unknown_layout(path: Path) -> DatasetError:
 
 
 # Recordings without a layout: a table of IMU samples, image folders, or both.
-
-
-def is_plain(path: Path) -> bool:
-    """True for a table, and for a folder with a table or with images named by time."""
-    return bool(_tables(path) or (path.is_dir() and camera_image_folders(path)))
 
 
 def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:

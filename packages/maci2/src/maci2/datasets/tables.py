@@ -104,8 +104,10 @@ def read_table(
     return Table(stamps_ns, columns, lines, str(path), words)
 
 
-def require_unit_quaternions(norms: Array, place: Callable[[int], str], remedy: str) -> None:
-    """Raise at the first quaternion that is not of unit length; `place` names it by its index."""
+def poses_of(p_w_b: Array, quat_wxyz: Array, place: Callable[[int], str], remedy: str) -> Array:
+    """(n, 4, 4) poses from positions and quaternions; raises at the first quaternion that is not of
+    unit length, which `place` names by its index."""
+    norms = np.linalg.norm(quat_wxyz, axis=1)
     bad = np.abs(norms - 1.0) > MAX_QUAT_NORM_ERROR
     if bad.any():
         row = int(np.argmax(bad))
@@ -113,6 +115,7 @@ def require_unit_quaternions(norms: Array, place: Callable[[int], str], remedy: 
             f"{place(row)}: quaternion norm is {norms[row]:.4f}, needed 1 within "
             f"{MAX_QUAT_NORM_ERROR} ({int(bad.sum())} of {len(norms)} poses). {remedy}"
         )
+    return stack_poses(rotations_from_quat_wxyz(quat_wxyz), p_w_b)
 
 
 def _header(rows: Sequence[str], headings: Mapping[str, tuple[str, ...]]) -> tuple[list[str], int]:
@@ -231,9 +234,6 @@ def unit_of(texts: Sequence[str], what: str, source: str, rate_hz: tuple[float, 
 def whole_ns(texts: Sequence[str], unit: str) -> Stamps:
     """Exact integer nanoseconds of numbers given as text."""
     factor = UNITS_NS[unit]
-    plain = all(re.fullmatch(r"\d{1,18}", text) for text in texts)
-    if plain and max(len(text) for text in texts) + len(str(factor)) <= 19:
-        return np.array([int(text) * factor for text in texts], dtype=np.int64)
     values = [round(Decimal(text) * factor) for text in texts]
     if any(abs(value) >= 2**63 for value in values):
         raise DatasetError(
@@ -453,13 +453,12 @@ def read_trajectory(path: Path) -> CameraTrajectory:
         lines.append(line)
     require_count(len(stamps), 2, str(path))
     stamps_ns, values = np.array(stamps, dtype=np.int64), np.array(poses)
-    norms = np.linalg.norm(values[:, 3:], axis=1)
-    remedy = "Check the order qx qy qz qw."
-    require_unit_quaternions(norms, lambda row: f"{path}, line {lines[row]}", remedy)
-    require_increasing(stamps_ns, str(path), np.array(lines))
     # File order is x y z w.
-    R_w_c = rotations_from_quat_wxyz(values[:, [6, 3, 4, 5]])
-    return CameraTrajectory(stamps_ns, stack_poses(R_w_c, values[:, :3]), str(path), dropped)
+    p_w_c, quat_wxyz = values[:, :3], values[:, [6, 3, 4, 5]]
+    remedy = "Check the order qx qy qz qw."
+    Ts_w_c = poses_of(p_w_c, quat_wxyz, lambda row: f"{path}, line {lines[row]}", remedy)
+    require_increasing(stamps_ns, str(path), np.array(lines))
+    return CameraTrajectory(stamps_ns, Ts_w_c, str(path), dropped)
 
 
 def _stamp_ns(text: str, path: Path, line: int) -> int:

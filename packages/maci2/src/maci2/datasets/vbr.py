@@ -64,10 +64,16 @@ def read_vbr(path: Path, rig: Rig | None = None, topics: Topics = TOPICS) -> Rec
     poses = sorted(path.glob("*_gt.txt"))
     if not poses:
         return recording
+    trajectory = read_trajectory(poses[0])
+    T_base_lidar = _pose(calibration.lidar, file, "lidar")
+    T_base_imu = _pose(calibration.imu, file, "imu")
+    # The trajectory's frame is named c by its reader; here it is the LiDAR.
+    Ts_w_b = trajectory.Ts_w_c @ se3_inv(T_base_lidar) @ T_base_imu
+    truth = GroundTruth.of_poses(trajectory.stamps_ns, Ts_w_b, str(poses[0]))
     note = f"{TRUTH}: poses of the LiDAR in {poses[0].name}, carried to the IMU by {CALIBRATION}"
     return replace(
         recording,
-        truths={TRUTH: _truth(poses[0], calibration, file), **recording.truths},
+        truths={TRUTH: truth, **recording.truths},
         notes=(*recording.notes, note),
     )
 
@@ -88,16 +94,6 @@ def _rig(calibration: _Calibration, file: Path) -> Rig:
         for key, sensor in sensors.items()
     )
     return Rig(cameras, calibration.imu.stated().densities(calibration.imu.update_rate), str(file))
-
-
-def _truth(poses: Path, calibration: _Calibration, file: Path) -> GroundTruth:
-    """Poses of the IMU, from those of the LiDAR."""
-    trajectory = read_trajectory(poses)
-    T_base_lidar = _pose(calibration.lidar, file, "lidar")
-    T_base_imu = _pose(calibration.imu, file, "imu")
-    # The trajectory's frame is named c by its reader; here it is the LiDAR.
-    Ts_w_b = trajectory.Ts_w_c @ se3_inv(T_base_lidar) @ T_base_imu
-    return GroundTruth.of_poses(trajectory.stamps_ns, Ts_w_b, str(poses))
 
 
 def _pose(sensor: _Sensor, file: Path, key: str) -> Array:

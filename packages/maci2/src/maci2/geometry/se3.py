@@ -1,6 +1,7 @@
 """Stacks of rotations as files give them: quaternions, and matrices that are nearly orthonormal."""
 
 import numpy as np
+import scipy
 
 from maci2.geometry.so3 import (
     apply_polynomial,
@@ -11,7 +12,6 @@ from maci2.geometry.so3 import (
     one_minus_cos_slope,
     polynomial,
     sin_over,
-    so3_exp,
     so3_log,
     t_minus_sin_over,
     t_minus_sin_slope,
@@ -167,16 +167,11 @@ def se3_jr_inv(xi: Array) -> Array:
 
 def rotations_from_quat_wxyz(quat_wxyz: Array) -> Array:
     """(n, 4) -> (n, 3, 3); the norm is divided out."""
-    norms: Array = np.linalg.norm(quat_wxyz, axis=1, keepdims=True)
-    if not norms.all():
+    if not np.any(quat_wxyz, axis=1).all():
         raise ValueError("a quaternion of zeros is no rotation")
-    w, x, y, z = (quat_wxyz / norms).T
-    rows = [
-        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)],
-        [2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)],
-        [2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)],
-    ]
-    return np.moveaxis(np.array(rows), 2, 0).copy()
+    # scipy's order is x y z w.
+    rotations = scipy.spatial.transform.Rotation.from_quat(quat_wxyz[:, [1, 2, 3, 0]])
+    return np.asarray(rotations.as_matrix())
 
 
 def stack_poses(R_a_b: Array, p_a_b: Array) -> Array:
@@ -190,19 +185,7 @@ def stack_poses(R_a_b: Array, p_a_b: Array) -> Array:
 
 def so3_exp_stack(phis: Array) -> Array:
     """Rotations by the vectors (n, 3) [rad]."""
-    return np.asarray(_exp_each(np.ascontiguousarray(phis, dtype=np.float64)))
-
-
-@kernel
-def _exp_each(phis: Array) -> Array:
-    Rs = np.empty((len(phis), 3, 3))
-    for n in range(len(phis)):
-        R = so3_exp(phis[n])
-        # By entries: to assign whole arrays takes seconds to compile.
-        for i in range(3):
-            for j in range(3):
-                Rs[n, i, j] = R[i, j]
-    return Rs
+    return np.asarray(scipy.spatial.transform.Rotation.from_rotvec(phis).as_matrix())
 
 
 def so3_log_stack(Rs: Array) -> Array:

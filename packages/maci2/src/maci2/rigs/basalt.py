@@ -22,8 +22,8 @@ from maci2.rigs.parts import (
     StatedNoise,
     make_camera,
 )
-from maci2.rigs.yaml_files import OpenSchema, load_yaml, rigid_transform, validate
-from maci2.sensors.corrections import ideal_intrinsics, is_ideal
+from maci2.rigs.yaml_files import OpenSchema, load_yaml, numbers_of, rigid_transform, validate
+from maci2.sensors.corrections import is_ideal
 from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuIntrinsics
 from maci2.types import NS, Array
 
@@ -97,25 +97,23 @@ def read_basalt(path: Path) -> RigParts:
 
 def _camera(stated: _Calibration, number: int, path: Path) -> Camera:
     lens = stated.intrinsics[number]
-    where = f"{path}: intrinsics.{number}"
+    place = f"intrinsics.{number}"
     if lens.camera_type not in _MODELS:
         raise CalibrationError(
-            f"{where}.camera_type is '{lens.camera_type[:40]}', needed one of {', '.join(_MODELS)}."
+            f"{path}: {place}.camera_type is '{lens.camera_type[:40]}', needed one of "
+            f"{', '.join(_MODELS)}."
         )
     model, distortion, names = _MODELS[lens.camera_type]
     given = {"beta": 1.0} | lens.intrinsics if lens.camera_type == "ucm" else lens.intrinsics
-    for name in (*PARAMETERS[model], *FOCAL, *names):
-        if name not in given:
-            raise CalibrationError(f"{where}: key '{name}' is missing; add it.")
     return make_camera(
-        where,
-        [given[name] for name in FOCAL],
-        [given[name] for name in names],
+        f"{path}: {place}",
+        numbers_of(given, FOCAL, path, place),
+        numbers_of(given, names, path, place),
         distortion,
         stated.resolution[number],
         _pose(stated.T_imu_cam[number], path, f"T_imu_cam.{number}"),
         camera_model=model,
-        model_parameters=[given[name] for name in PARAMETERS[model]],
+        model_parameters=numbers_of(given, PARAMETERS[model], path, place),
     )
 
 
@@ -153,12 +151,12 @@ def _intrinsics(stated: _Calibration, path: Path) -> ImuIntrinsics | None:
         S_acc[:, 0], S_acc[1:, 1], S_acc[2, 2] = acc[3:6], acc[6:8], acc[8]
     S_gyro = np.array(gyro[3:]).reshape(3, 3).T if gyro else np.zeros((3, 3))
     M_acc, M_gyro = _inverted(S_acc, path), _inverted(S_gyro, path)
-    ideal = ideal_intrinsics()
     found = ImuIntrinsics(
-        M_gyro, ideal.R_gyro_b, M_acc, ideal.R_acc_b, ideal.g_sensitivity,
+        M_gyro=M_gyro,
+        M_acc=M_acc,
         offset_gyro=M_gyro @ np.array(gyro[:3] or [0.0] * 3),
         offset_acc=M_acc @ np.array(acc[:3] or [0.0] * 3),
-    )  # fmt: skip
+    )
     return None if is_ideal(found) else found
 
 

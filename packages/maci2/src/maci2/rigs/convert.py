@@ -5,8 +5,8 @@ The tool that wrote a file is recognized from its contents.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 from pydantic import AliasChoices, Field
@@ -111,8 +111,7 @@ def _numbers(text: str) -> list[float] | None:
     return numbers if all(math.isfinite(number) for number in numbers) else []
 
 
-Tool = Literal["kalibr", "openvins", "vins-fusion", "orbslam3"]
-TOOLS: tuple[Tool, ...] = get_args(Tool)
+TOOLS = ("kalibr", "openvins", "vins-fusion", "orbslam3")
 
 _READERS: dict[str, Callable[[Path], RigParts]] = {
     "kalibr": kalibr.read_kalibr, "openvins": kalibr.read_openvins, "vins": vins.read_vins,
@@ -140,12 +139,35 @@ def read_any_rig(
     try:
         if kind.reader not in _READERS:
             raise CalibrationError(f"{path}: {kind.name}: {kind.missing}.")
-        parts = kalibr.with_imu_file(_READERS[kind.reader](path), given)
-        return assemble(parts, given, own_noise)
+        return _rig_of(_READERS[kind.reader](path), given, own_noise)
     except CalibrationError as error:
         if kind.name in str(error):
             raise
         raise CalibrationError(f"{kind.name}: {error}") from error
+
+
+def read_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
+    """Read a rig from a folder with a camchain and an IMU file, or from a camchain with the IMU
+    file beside it.
+
+    A camchain without T_cam_imu, as Kalibr's camera calibration writes it, gives a rig whose
+    extrinsics are not known; one without an IMU file a rig whose noise is not known. Kalibr does
+    not say the frame rate: it is NaN.
+    """
+    return _rig_of(kalibr.read_kalibr(path), given)
+
+
+def _rig_of(parts: RigParts, given: Given, own_noise: ImuNoise | None = None) -> Rig:
+    """Rig with noise and intrinsics of the parts' IMU file, whose faults do not matter if a user
+    gives the noise."""
+    if parts.imu_file is not None:
+        try:
+            noise, intrinsics = kalibr.read_imu_file(parts.imu_file)
+            parts = replace(parts, noise=noise, intrinsics=intrinsics)
+        except CalibrationError:
+            if given.noise is None:
+                raise
+    return assemble(parts, given, own_noise)
 
 
 def kind_of(path: Path) -> FileKind:
@@ -164,18 +186,17 @@ def kind_of(path: Path) -> FileKind:
 def convert_rig(rig: Rig, output: Path, to: str, biases: Path | None = None) -> list[Path]:
     """Write a rig as files of the tool `to`, with the biases of a result's JSON if that tool uses
     them; returns the paths."""
-    tool = next((tool for tool in TOOLS if tool == to), None)
-    if tool is None:
+    if to not in TOOLS:
         raise OptionError(f"--to is '{to}'; choose one of {', '.join(TOOLS)}.")
-    if biases is not None and tool != "openvins":
-        raise OptionError(f"--biases is given, but files of {tool} have no place for them.")
-    return write_rig(output, rig, tool, *(() if biases is None else _read_biases(biases)))
+    if biases is not None and to != "openvins":
+        raise OptionError(f"--biases is given, but files of {to} have no place for them.")
+    return write_rig(output, rig, to, *(() if biases is None else _read_biases(biases)))
 
 
 def write_rig(
     folder: Path,
     rig: Rig,
-    tool: Tool,
+    tool: str,
     bias_gyro: Array | None = None,
     bias_acc: Array | None = None,
 ) -> list[Path]:
@@ -200,7 +221,7 @@ def write_rig(
     return list(files)
 
 
-_WRITERS: dict[Tool, Callable[[Path, Rig], dict[Path, str]]] = {
+_WRITERS: dict[str, Callable[[Path, Rig], dict[Path, str]]] = {
     "kalibr": kalibr.kalibr_files,
     "vins-fusion": vins.vins_fusion_files,
     "orbslam3": orbslam.orbslam3_files,

@@ -5,7 +5,6 @@ to B, and infrared images are rectified on the device.
 """
 
 import configparser
-import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +21,7 @@ from maci2.rigs.yaml_files import (
     Matrix3,
     OpenSchema,
     load_yaml,
+    numbers_of,
     read_text,
     rigid_transform,
     validate,
@@ -205,41 +205,23 @@ def read_zed(path: Path) -> RigParts:
 
 def _zed_baseline(stereo: Any, size: str, path: Path) -> Array:
     """Pose of the right camera in the left one."""
-    angles = [_ini_number(stereo, f"{key}_{size}", path) for key in ("RX", "CV", "RZ")]
+    angles = numbers_of(stereo, [f"{key}_{size}" for key in ("RX", "CV", "RZ")], path, "STEREO")
     R_c1_c0 = np.asarray(cv2.Rodrigues(np.array(angles))[0], np.float64)
-    offset_mm = [_ini_number(stereo, "Baseline", path)]
-    offset_mm += [
-        _ini_number(stereo, key if key in stereo else f"{key}_{size}", path, 0.0)
-        for key in ("TY", "TZ")
-    ]
+    across = [key if key in stereo else f"{key}_{size}" for key in ("TY", "TZ")]
+    offset_mm = numbers_of(stereo, ["Baseline"], path, "STEREO")
+    offset_mm += numbers_of(stereo, across, path, "STEREO", 0.0)
     # The file has the right camera's place with the sign of the left one's.
     T_c1_c0 = se3(R_c1_c0, -1e-3 * np.array(offset_mm))
     return rigid_transform(se3_inv(T_c1_c0), path, "STEREO")
 
 
 def _zed_camera(section: Any, size: str, T_b_c: Array, path: Path) -> Camera:
-    focal = [_ini_number(section, key, path) for key in FOCAL]
+    focal = numbers_of(section, FOCAL, path, section.name)
     # Wide lenses have k1 to k4 of a fisheye, and no tangential coefficients.
     fisheye = "k4" in section and "p1" not in section
-    lens = [_ini_number(section, key, path, 0.0) for key in (FISHEYE if fisheye else RADTAN)]
+    lens = numbers_of(section, FISHEYE if fisheye else RADTAN, path, section.name, 0.0)
     model: DistortionModel = "equidistant" if fisheye else "radtan"
     return make_camera(path, focal, lens, model, ZED_SIZES[size], T_b_c)
-
-
-def _ini_number(section: Any, key: str, path: Path, default: float | None = None) -> float:
-    text = section.get(key)
-    if text is None and default is not None:
-        return default
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise CalibrationError(
-            f"{path}: ZED factory calibration: [{section.name}] {key} is {str(text)[:40]}, needed "
-            "a number."
-        )
-    return value
 
 
 PAIRS = (("Infrared 1", "Infrared 2"), ("Fisheye 1", "Fisheye 2"))
@@ -263,7 +245,7 @@ _MODELS: dict[str, DistortionModel] = {
 def read_realsense(path: Path) -> RigParts:
     """Stereo pair at one image size, with extrinsics if the listing states them."""
     text = read_text(path, "the listing of rs-enumerate-devices -c")
-    lenses = {(name, size): fields for name, size, fields in _intrinsics(text)}
+    lenses = _intrinsics(text)
     pair = next((pair for pair in PAIRS if any(name == pair[0] for name, _ in lenses)), None)
     if pair is None:
         raise CalibrationError(f"{path}: the intrinsics of Infrared 1 or Fisheye 1 are missing.")
@@ -291,13 +273,14 @@ def read_realsense(path: Path) -> RigParts:
     return RigParts(tool, path, cameras, extrinsics_known=bool(stated))
 
 
-def _intrinsics(text: str) -> list[tuple[str, tuple[int, int], dict[str, str]]]:
-    """Stream, image size and fields of every block with a size."""
-    blocks = []
+def _intrinsics(text: str) -> dict[tuple[str, tuple[int, int]], dict[str, str]]:
+    """Fields of every block with a size, by stream and image size."""
+    blocks = {}
     for name, lines in _INTRINSIC.findall(text):
         fields = dict(_FIELD.findall(lines))
-        if fields.get("Width", "").isdecimal() and fields.get("Height", "").isdecimal():
-            blocks.append((name, (int(fields["Width"]), int(fields["Height"])), fields))
+        width, height = fields.get("Width", ""), fields.get("Height", "")
+        if width.isdecimal() and height.isdecimal():
+            blocks[name, (int(width), int(height))] = fields
     return blocks
 
 

@@ -27,15 +27,12 @@ from maci2.geometry import se3_inv
 from maci2.rigs.parts import (
     FOCAL,
     NOISE_KEYS,
-    NOTHING_GIVEN,
     PARAMETERS,
     AnyNoise,
-    Given,
     NoiseKeys,
     RigParts,
-    assemble,
+    StatedNoise,
     make_camera,
-    require_no_offsets,
 )
 from maci2.rigs.recognition import CAMERA_KEY, identify
 from maci2.rigs.yaml_files import (
@@ -50,13 +47,7 @@ from maci2.rigs.yaml_files import (
     rotation,
     validate,
 )
-from maci2.sensors.corrections import (
-    IDENTICAL,
-    common_time_offset,
-    ideal_intrinsics,
-    is_ideal,
-    lower_triangular,
-)
+from maci2.sensors.corrections import IDENTICAL, common_time_offset, is_ideal, lower_triangular
 from maci2.sensors.rig_types import (
     Camera,
     CameraModel,
@@ -108,6 +99,10 @@ class ChainEntry(CarefulSchema):
 def read_chain(data: dict[str, Any], path: Path, tool: str) -> RigParts:
     """Cameras of a chain, in the frame of cam0 if no camera has extrinsics."""
     keys = sorted((key for key in data if CAMERA_KEY.fullmatch(key)), key=lambda key: int(key[3:]))
+    if not keys:
+        raise CalibrationError(
+            f"{path}: {tool} has no camera; needed cam0, cam1, ... of a Kalibr camchain."
+        )
     for number, key in enumerate(keys):
         if key != f"cam{number}":
             raise CalibrationError(
@@ -298,8 +293,7 @@ def _intrinsics(entry: _ImuEntry, path: Path) -> ImuIntrinsics | None:
         M_gyro = _alignment(gyro.M, path, "gyroscopes.M")
         M_acc = _alignment(acc.M, path, "accelerometers.M")
         g_sensitivity = _sensitivity(gyro.A, path) @ R_gyro_b
-    zero = np.zeros(3)
-    found = ImuIntrinsics(M_gyro, R_gyro_b, M_acc, R_acc_b, g_sensitivity, zero, zero.copy())
+    found = ImuIntrinsics(M_gyro, R_gyro_b, M_acc, R_acc_b, g_sensitivity)
     return None if is_ideal(found) else found
 
 
@@ -331,52 +325,20 @@ _CAMCHAIN_PATTERNS = ("*imucam*.y*ml", "*camchain*.y*ml", "*cam*chain*.y*ml")
 _IMU_PATTERNS = ("imu*.y*ml", "*imu*.y*ml")
 
 
-def read_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
-    """Read a rig from a folder with a camchain and an IMU file, or from a camchain with the IMU
-    file beside it.
-
-    A camchain without T_cam_imu, as Kalibr's camera calibration writes it, gives a rig whose
-    extrinsics are not known; one without an IMU file a rig whose noise is not known. Kalibr does
-    not say the frame rate: it is NaN.
-    """
-    return assemble(with_imu_file(read_kalibr(path), given), given)
-
-
 def read_kalibr(path: Path) -> RigParts:
     """Cameras of a camchain, and the IMU file in the same folder."""
     camchain = find_camchain(path) if path.is_dir() else path
     data = load_yaml(camchain, "a Kalibr camchain")
     parts = read_chain(data, camchain, identify(data).name)
-    if not parts.cameras:
-        raise CalibrationError(
-            f"{camchain}: {parts.tool} has no camera; needed cam0, cam1, ... of a Kalibr camchain."
-        )
     imus = [v for k, v in data.items() if IMU_KEY.fullmatch(k) and isinstance(v, dict)]
     # Some people keep both in one file.
     own = any("gyroscope_noise_density" in imu for imu in imus)
     return replace(parts, imu_file=camchain if own else find_imu_file(camchain))
 
 
-def with_imu_file(parts: RigParts, given: Given) -> RigParts:
-    """Parts with noise and intrinsics of their IMU file, whose faults do not matter if a user gives
-    the noise."""
-    if parts.imu_file is None:
-        return parts
-    try:
-        noise, intrinsics = read_imu_file(parts.imu_file)
-    except CalibrationError:
-        if given.noise is None:
-            raise
-        return parts
-    return replace(parts, noise=noise, intrinsics=intrinsics)
-
-
 def find_camchain(folder: Path) -> Path:
     """The only camera chain of a folder; one with extrinsics is preferred."""
-    for name in CAMCHAIN_NAMES:
-        if (folder / name).is_file():
-            return folder / name
-    for pattern in _CAMCHAIN_PATTERNS:
+    for pattern in (*CAMCHAIN_NAMES, *_CAMCHAIN_PATTERNS):
         files = sorted(folder.glob(pattern))
         if len(files) == 1:
             return files[0]
@@ -400,10 +362,7 @@ def find_imu_file(camchain: Path) -> Path | None:
         named = folder / camchain.name.replace(part, other)
         if part in camchain.name and named.is_file():
             return named
-    for name in IMU_NAMES:
-        if (folder / name).is_file() and _is_imu_file(folder / name):
-            return folder / name
-    for pattern in _IMU_PATTERNS:
+    for pattern in (*IMU_NAMES, *_IMU_PATTERNS):
         files = [file for file in sorted(folder.glob(pattern)) if _is_imu_file(file)]
         if files:
             # Of several nobody knows which one took the recording: noise stays unknown.
@@ -474,12 +433,12 @@ def imu_text(noise: ImuNoise, intrinsics: ImuIntrinsics | None, source: str) -> 
 
 def _noise_entries(noise: ImuNoise) -> dict[str, Any]:
     """Noise as Kalibr and OpenVINS state it."""
-    stated = dict(zip(NOISE_KEYS, astuple(noise)[:4], strict=True))
-    return {key: stated[key] for key in sorted(stated)} | {"update_rate": noise.rate_hz}
+    stated = zip(NOISE_KEYS, astuple(noise)[:4], strict=True)
+    return dict(sorted(stated)) | {"update_rate": noise.rate_hz}
 
 
 def _intrinsics_entries(intrinsics: ImuIntrinsics, source: str) -> dict[str, Any]:
-    require_no_offsets(intrinsics, source, "Kalibr")
+    _require_no_offsets(intrinsics, source, "Kalibr")
     M_gyro, R_gyro_b = lower_triangular(intrinsics.M_gyro, intrinsics.R_gyro_b)
     M_acc = intrinsics.M_acc @ intrinsics.R_acc_b
     if np.abs(np.triu(M_acc, 1)).max() > IDENTICAL:
@@ -496,6 +455,16 @@ def _intrinsics_entries(intrinsics: ImuIntrinsics, source: str) -> dict[str, Any
             "A": (intrinsics.g_sensitivity @ R_gyro_b.T).tolist(),
         },
     }
+
+
+def _require_no_offsets(intrinsics: ImuIntrinsics, source: str, tool: str) -> None:
+    """Raise if the tool's format cannot represent the stated IMU offsets."""
+    if np.any(intrinsics.offset_gyro) or np.any(intrinsics.offset_acc):
+        raise CalibrationError(
+            f"{source}: states constant offsets of the IMU, gyro "
+            f"{intrinsics.offset_gyro.tolist()} and acc {intrinsics.offset_acc.tolist()}, and "
+            f"files of {tool} have no place for them; subtract them from the samples."
+        )
 
 
 def _yaml(data: dict[str, Any], comments: tuple[str, ...]) -> str:
@@ -540,8 +509,6 @@ def read_openvins(path: Path) -> RigParts:
     chain = path.parent / config.relative_config_imucam
     data = load_yaml(chain, "OpenVINS's camera chain")
     parts = read_chain(data, chain, "OpenVINS estimator_config")
-    if not parts.cameras:
-        raise CalibrationError(f"{chain}: has no camera; needed cam0, cam1, ...")
     imu = path.parent / config.relative_config_imu
     return replace(parts, source=path, imu_file=imu if imu.is_file() else find_imu_file(chain))
 
@@ -563,7 +530,7 @@ def openvins_files(folder: Path, rig: Rig, bias_gyro: Array, bias_acc: Array) ->
             # OpenVINS knows no "none"; without coefficients radtan is the same.
             "distortion_model": camera.distortion_model.replace("none", "radtan"),
         }
-    errors = _openvins_intrinsics(rig.imu_intrinsics or ideal_intrinsics(), rig.source)
+    errors = _openvins_intrinsics(rig.imu_intrinsics or ImuIntrinsics(), rig.source)
     imu = {"T_i_b": np.eye(4).tolist(), **_noise_entries(rig.imu), **errors}
     config = {
         "use_stereo": len(rig.cameras) > 1,
@@ -585,7 +552,7 @@ def openvins_files(folder: Path, rig: Rig, bias_gyro: Array, bias_acc: Array) ->
 def _openvins_intrinsics(found: ImuIntrinsics, source: str) -> dict[str, Any]:
     """OpenVINS keeps six numbers of Tw and Ta: the lower triangle ("kalibr") or the upper one
     ("rpng"); what is neither is split anew into a triangle and a rotation."""
-    require_no_offsets(found, source, "OpenVINS")
+    _require_no_offsets(found, source, "OpenVINS")
     M_gyro, R_gyro_b, M_acc, R_acc_b = found.M_gyro, found.R_gyro_b, found.M_acc, found.R_acc_b
     upper = not np.tril(M_gyro, -1).any() and not np.tril(M_acc, -1).any()
     model = "rpng" if upper and (M_gyro + M_acc)[0, 1] else "kalibr"

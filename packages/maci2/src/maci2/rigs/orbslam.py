@@ -31,6 +31,7 @@ from maci2.rigs.recognition import identify
 from maci2.rigs.yaml_files import (
     OpencvMatrix,
     load_yaml,
+    numbers_of,
     opencv_yaml,
     require_unambiguous,
     rigid_transform,
@@ -76,14 +77,7 @@ class _Settings:
 
     def number(self, key: str, default: float | None = None) -> float:
         """Number stored under a key."""
-        require_unambiguous(self.data, key, self.path)
-        value = self.data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            found = "missing" if value is None else shown(value)
-            raise CalibrationError(f"{self.path}: key '{key}' is {found}, needed a number; add it.")
-        if not math.isfinite(value):
-            raise CalibrationError(f"{self.path}: key '{key}' is {value}, needed a finite number.")
-        return float(value)
+        return numbers_of(self.data, [key], self.path, default=default)[0]
 
     def matrix(self, key: str, rows: int, cols: int) -> Array | None:
         """OpenCV matrix; an extra row 0, 0, 0, 1 not counted in `rows: 3` is accepted."""
@@ -105,11 +99,11 @@ class _Settings:
 
     def pose(self, *keys: str) -> Array | None:
         """Transform stored under the first of the names that the file has."""
-        key = next((key for key in keys if key in self.data), None)
-        if key is None:
-            return None
-        T = self.matrix(key, 3, 4)
-        return None if T is None else rigid_transform(T, self.path, key)
+        for key in keys:
+            T = self.matrix(key, 3, 4)
+            if T is not None:
+                return rigid_transform(T, self.path, key)
+        return None
 
     def noise(self) -> AnyNoise | None:
         """IMU noise, without the rate if it is missing; None for a file without IMU."""

@@ -55,7 +55,24 @@ def make_camera(
     """Camera from checked numbers; `where` names file and camera in messages."""
     if not np.isfinite([*coefficients, *intrinsics]).all():
         raise CalibrationError(f"{where}: a distortion coefficient or focal length is not finite.")
-    lens, distortion_model = _trimmed(list(coefficients), distortion_model, where)
+    lens = list(coefficients)
+    if any(lens) and distortion_model == "none":
+        raise CalibrationError(
+            f"{where}: distortion model 'none' has coefficients that are not zero; name the model, "
+            "or remove them."
+        )
+    if not any(lens):
+        lens, distortion_model = [0.0] * 4, "none"
+    else:
+        # Trailing zeros are those that a shorter form omits.
+        counts = COEFFICIENTS[distortion_model]
+        fitting = [n for n in counts if n <= len(lens) and not any(lens[n:])]
+        if not fitting:
+            raise CalibrationError(
+                f"{where}: distortion_coeffs has {len(lens)} numbers, needed "
+                f"{' or '.join(map(str, counts))} for the model '{distortion_model}'."
+            )
+        lens = lens[: fitting[0]]
     focal, distortion = np.array(intrinsics, np.float64), np.array(lens, np.float64)
     require_plausible_lens(str(where), focal, distortion, resolution)
     names = PARAMETERS[camera_model]
@@ -81,27 +98,6 @@ def make_camera(
         topic=topic,
         camera_model=camera_model,
         model_parameters=np.array(model_parameters, dtype=np.float64),
-    )
-
-
-def _trimmed(
-    values: list[float], model: DistortionModel, where: str | Path
-) -> tuple[list[float], DistortionModel]:
-    """Coefficients without the trailing zeros that a shorter form omits."""
-    if not any(values) or model == "none":
-        if any(values):
-            raise CalibrationError(
-                f"{where}: distortion model 'none' has coefficients that are not zero; name the "
-                "model, or remove them."
-            )
-        return [0.0] * 4, "none"
-    for count in COEFFICIENTS[model]:
-        if count <= len(values) and not any(values[count:]):
-            return values[:count], model
-    needed = " or ".join(str(count) for count in COEFFICIENTS[model])
-    raise CalibrationError(
-        f"{where}: distortion_coeffs has {len(values)} numbers, needed {needed} for the model "
-        f"'{model}'."
     )
 
 
@@ -280,16 +276,6 @@ def unknown_model(camera: Camera, source: str, tool: str, remedy: str) -> Calibr
         f"'{camera.distortion_model}' ({len(camera.distortion)} coefficients), which {tool} does "
         f"not know; calibrate with {remedy}."
     )
-
-
-def require_no_offsets(intrinsics: ImuIntrinsics, source: str, tool: str) -> None:
-    """Raise if the tool's format cannot represent the stated IMU offsets."""
-    if np.any(intrinsics.offset_gyro) or np.any(intrinsics.offset_acc):
-        raise CalibrationError(
-            f"{source}: states constant offsets of the IMU, gyro "
-            f"{intrinsics.offset_gyro.tolist()} and acc {intrinsics.offset_acc.tolist()}, and "
-            f"files of {tool} have no place for them; subtract them from the samples."
-        )
 
 
 def require_noise(rig: Rig, what: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.errors import CalibrationError
 from maci2.rigs.parts import (
@@ -30,6 +30,7 @@ from maci2.rigs.yaml_files import (
     OpencvMatrix,
     OpenSchema,
     load_yaml,
+    numbers_of,
     opencv_yaml,
     rigid_transform,
     validate,
@@ -66,9 +67,9 @@ class _CameraKeys(OpenSchema):
     model_type: str
     image_width: PositiveInt
     image_height: PositiveInt
-    distortion_parameters: dict[str, float] | None = None
-    projection_parameters: dict[str, float] | None = None
-    mirror_parameters: dict[str, float] | None = None
+    distortion_parameters: dict[str, float] = Field(default_factory=dict)
+    projection_parameters: dict[str, float] = Field(default_factory=dict)
+    mirror_parameters: dict[str, float] = Field(default_factory=dict)
 
 
 def read_camera_file(path: Path) -> RigParts:
@@ -87,28 +88,23 @@ def camodocal_camera(data: dict[str, Any], path: Path, T_b_c: Array, topic: str 
             f"{', '.join(_KINDS)}. Calibrate with one of them."
         )
     model, distortion, focal, lens = _KINDS[keys.model_type.upper()]
-    lens_group = "projection" if distortion == "equidistant" else "distortion"
+
+    def numbers(group: str, names: tuple[str, ...]) -> list[float]:
+        return numbers_of(getattr(keys, group), names, path, group)
+
     return make_camera(
         path,
-        _numbers(keys, "projection", focal, path),
-        _numbers(keys, lens_group, lens, path),
+        numbers("projection_parameters", focal),
+        numbers(
+            f"{'projection' if distortion == 'equidistant' else 'distortion'}_parameters", lens
+        ),
         distortion,
         (keys.image_width, keys.image_height),
         T_b_c,
         camera_model=model,
-        model_parameters=_numbers(keys, "mirror", ("xi",), path) if model == "omni" else (),
+        model_parameters=numbers("mirror_parameters", ("xi",)) if model == "omni" else (),
         topic=topic,
     )
-
-
-def _numbers(keys: _CameraKeys, group: str, names: tuple[str, ...], path: Path) -> list[float]:
-    values = getattr(keys, f"{group}_parameters")
-    if values is None:
-        raise CalibrationError(f"{path}: key '{group}_parameters' is missing; add it.")
-    for name in names:
-        if name not in values:
-            raise CalibrationError(f"{path}: key '{group}_parameters.{name}' is missing; add it.")
-    return [values[name] for name in names]
 
 
 def camodocal_entries(camera: Camera, name: str) -> dict[str, Any]:

@@ -7,7 +7,9 @@ first, matrices under their own tag, all digits of every number.
 """
 
 import json
+import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -286,8 +288,9 @@ def _rows_of(columns: int) -> BeforeValidator:
             counts, value = (value["rows"], value["cols"]), value["data"]
             whole = isinstance(value, list) and counts == (len(value) // columns, columns)
         flat = isinstance(value, list) and value and not isinstance(value[0], list)
-        if flat and len(value) % columns == 0:
-            value = [value[i : i + columns] for i in range(0, len(value), columns)]
+        if flat:
+            width = columns if len(value) % columns == 0 else len(value)
+            value = [value[i : i + width] for i in range(0, len(value), width)]
         if columns == 4 and whole and isinstance(value, list) and len(value) == 3:
             return [*value, [0.0, 0.0, 0.0, 1.0]]
         return value
@@ -360,6 +363,33 @@ def require_unambiguous(data: Any, key: str, path: Path, place: str = "") -> Non
     where = f"{path}, line {line}" if line else f"{path}"
     name = f"{place}.{key}" if place else key
     raise CalibrationError(f"{where}: key '{name}' occurs twice with different values; remove one.")
+
+
+def numbers_of(
+    values: dict[str, Any],
+    names: Iterable[str],
+    path: Path,
+    place: str = "",
+    default: float | None = None,
+) -> list[float]:
+    """Finite numbers stored under these names, or `default` for a missing one; without default that
+    is an error."""
+    numbers = []
+    for name in names:
+        require_unambiguous(values, name, path, place)
+        key = f"{place}.{name}" if place else name
+        value: Any = values.get(name, default)
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            found = "missing" if value is None else shown(value)
+            raise CalibrationError(
+                f"{path}: key '{key}' is {found}, needed a number; add it."
+            ) from None
+        if not math.isfinite(number):
+            raise CalibrationError(f"{path}: key '{key}' is {value}, needed a finite number.")
+        numbers.append(number)
+    return numbers
 
 
 def shown(value: Any) -> str:

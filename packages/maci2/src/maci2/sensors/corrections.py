@@ -48,15 +48,12 @@ IDENTICAL = 1e-12
 
 def ideal_intrinsics() -> ImuIntrinsics:
     """Intrinsics of an IMU without deterministic errors."""
-    zero = np.zeros(3)
-    return ImuIntrinsics(
-        np.eye(3), np.eye(3), np.eye(3), np.eye(3), np.zeros((3, 3)), zero, zero.copy()
-    )
+    return ImuIntrinsics()
 
 
 def is_ideal(intrinsics: ImuIntrinsics) -> bool:
     """True if the intrinsics are the identity."""
-    ideal = ideal_intrinsics()
+    ideal = ImuIntrinsics()
     return all(
         np.abs(getattr(intrinsics, name) - getattr(ideal, name)).max() <= IDENTICAL
         for name in ImuIntrinsics.__dataclass_fields__

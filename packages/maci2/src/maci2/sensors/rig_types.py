@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -66,34 +67,37 @@ class ImuNoise:
             object.__setattr__(self, name, number)
 
 
+_IDENTITY, _ZERO = partial(np.eye, 3), partial(np.zeros, 3)
+
+
 @dataclass(frozen=True)
 class ImuIntrinsics:
-    """Deterministic errors of IMU readings, from a calibration.
+    """Deterministic errors of IMU readings, from a calibration; by default there are none.
 
     With the body's angular rate w and specific force a:
     gyro = M_gyro R_gyro_b w + g_sensitivity a + offset_gyro, acc = M_acc R_acc_b a + offset_acc.
     """
 
-    M_gyro: Array
+    M_gyro: Array = field(default_factory=_IDENTITY)
     """(3, 3) scale and misalignment of the gyroscope's axes; Kalibr's and OpenVINS' Tw."""
 
-    R_gyro_b: Array
+    R_gyro_b: Array = field(default_factory=_IDENTITY)
     """(3, 3) rotation that takes body coordinates to the gyroscope's; Kalibr's C_gyro_i."""
 
-    M_acc: Array
+    M_acc: Array = field(default_factory=_IDENTITY)
     """(3, 3) scale and misalignment of the accelerometer's axes; OpenVINS' Ta."""
 
-    R_acc_b: Array
+    R_acc_b: Array = field(default_factory=_IDENTITY)
     """(3, 3) rotation that takes body coordinates to the accelerometer's; identity for Kalibr."""
 
-    g_sensitivity: Array
+    g_sensitivity: Array = field(default_factory=partial(np.zeros, (3, 3)))
     """(3, 3) angular rate read per specific force in the body frame [rad/s / (m/s^2)]; OpenVINS'
     Tg, Kalibr's A C_gyro_i."""
 
-    offset_gyro: Array
+    offset_gyro: Array = field(default_factory=_ZERO)
     """(3,) reading at zero angular rate [rad/s]."""
 
-    offset_acc: Array
+    offset_acc: Array = field(default_factory=_ZERO)
     """(3,) reading at zero specific force [m/s^2]."""
 
     def __post_init__(self) -> None:

@@ -88,15 +88,6 @@ class TruthCovariance:
         joint[:, STATE:, :STATE] = np.swapaxes(joint[:, :STATE, STATE:], 1, 2)
         return joint
 
-    def joint(self, places: Stamps) -> Array:
-        """(15 m, 15 m) joint covariance of stored states, by increasing index."""
-        m = len(places)
-        a, b = np.triu_indices(m)
-        cov = np.empty((m, m, STATE, STATE))
-        cov[a, b] = self.between(places[a], places[b])
-        cov[b, a] = np.swapaxes(cov[a, b], 1, 2)
-        return cov.swapaxes(1, 2).reshape(m * STATE, m * STATE)
-
 
 @dataclass(frozen=True)
 class ImuSamples:

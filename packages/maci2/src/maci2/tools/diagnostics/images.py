@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.datasets.frames import image_file_faults, image_folders, image_paths, stereo_frames
+from maci2.datasets.frames import image_file_fault, image_folders, image_paths, stereo_frames
 from maci2.errors import CalibrationError, ImageError, Maci2Error
 from maci2.findings import Finding
 from maci2.sensors import Rig
@@ -65,7 +65,9 @@ def _filled_folders(recording: ImageRecording) -> list[bool]:
 def _file_findings(recording: ImageRecording, camera: int) -> list[Finding]:
     paths, cameras = image_paths(recording, camera), recording.rig.cameras
     # Left and right are rectified together: both have the size of the left one.
-    faults = dict(image_file_faults(paths, cameras[0].resolution if cameras else None))
+    resolution = cameras[0].resolution if cameras else None
+    checked = {number: image_file_fault(path, resolution) for number, path in enumerate(paths)}
+    faults = {number: fault for number, fault in checked.items() if fault}
     name, stamps_ns = f"cam{camera}", recording.camera_stamps_ns[camera]
     usable = [number for number in range(len(paths)) if number not in faults]
     covered = ""
