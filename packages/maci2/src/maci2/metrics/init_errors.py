@@ -14,7 +14,7 @@ from maci2.geometry.gaussian import chi2_quantile, nees
 from maci2.geometry.se3 import skew_stack
 from maci2.sensors import GroundTruth
 from maci2.types import GRAVITY_W, Array
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S as MAX_TRUTH_GAP_S
+from maci2.vision.relative_poses import MAX_TRUTH_GAP_S as MAX_TRUTH_GAP_S
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from maci2.metrics.init_errors import InitErrors, TruthNoise, initialization_err
 from maci2.pipeline.prepare import Inputs, Window
 from maci2.sensors import GroundTruth, truth_at
 from maci2.tools.ground_truth.clock import truth_jumps
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
+from maci2.vision.relative_poses import MAX_TRUTH_GAP_S
 
 GROSS_JUMP_M = 0.025
 """A ground truth that moves by this much beyond its own velocity, from one timestamp to the next,

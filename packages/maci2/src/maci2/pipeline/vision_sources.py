@@ -20,9 +20,14 @@ from maci2.datasets import read_trajectory
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError, MeasurementError, OptionError
 from maci2.estimator.initial_guess import chained_poses
-from maci2.feature_tracks.simulated_tracks import SimulatedTracker, simulated_tracker
 from maci2.feature_tracks.track_adjustment import adjusted_steps
-from maci2.feature_tracks.tracks import FeatureTracks, RecordedTracks, load_tracks
+from maci2.feature_tracks.tracks import (
+    FeatureTracks,
+    RecordedTracks,
+    SimulatedTracker,
+    load_tracks,
+    simulated_tracker,
+)
 from maci2.geometry import so3_log
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
 from maci2.imu.model_choice import calibrated_samples
@@ -51,9 +56,13 @@ from maci2.vision import (
 )
 from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.odometry import StereoOdometry, even_keyframes, odometry_by
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2.vision.relative_pose import stacked
-from maci2.vision.relative_poses import PredictedRotation, RotationPredictor, no_prediction
+from maci2.vision.relative_poses import (
+    MAX_TRUTH_GAP_S,
+    PredictedRotation,
+    RotationPredictor,
+    no_prediction,
+)
 
 _LOG = logging.getLogger(__name__)
 

@@ -279,10 +279,10 @@ class TrackedImage:
     sigma_px: Array
     """(n,) predicted standard deviation of the match, both axes together."""
 
-    @classmethod
-    def without_points(cls, image: Image) -> "TrackedImage":
-        """Image into which no point could be tracked."""
-        return cls(image, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
+
+def _without_points(image: Image) -> TrackedImage:
+    """Image into which no point could be tracked."""
+    return TrackedImage(image, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
 
 
 def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> TrackedImage:
@@ -292,16 +292,16 @@ def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> Tr
     try:
         pairs = [frames.pair(index) for index in indices]
     except ImageError:
-        return TrackedImage.without_points(np.zeros((1, 1), np.uint8))
+        return _without_points(np.zeros((1, 1), np.uint8))
     first, second = (keyframe(odometry.rectification, pair.left, pair.right) for pair in pairs)
     measured = odometry.relative_pose(*indices)
     if measured.reason:
-        return TrackedImage.without_points(second.left)
+        return _without_points(second.left)
     camera = odometry.rectification
     rotation = PredictedRotation(measured.T_ck_ck1[:3, :3], measured.cov_T_ck_ck1[3:, 3:])
     found = match_keyframes(first, [], second, camera, rotation)
     if len(found.matches) < MIN_MATCHES:
-        return TrackedImage.without_points(second.left)
+        return _without_points(second.left)
     cov = odometry.model(found.features)
     inlier = consensus_pose(found.matches, cov, camera, rotation).weights > 0.0
     sigma_px = np.sqrt(np.trace(cov[inlier, :2, :2], axis1=1, axis2=2))
@@ -330,8 +330,10 @@ def _best(sigma_px: Array) -> float:
 
 def track_figure(tracked: TrackedImage) -> str:
     """Image with its points and a legend of their colours."""
+    height, width = tracked.image.shape
+    svg = picture(width, height, _tracks(tracked))
     if not len(tracked.sigma_px):
-        return figure(track_picture(tracked), "No point could be tracked into this image.", True)
+        return figure(svg, "No point could be tracked into this image.", wide=True)
     best = _best(tracked.sigma_px)
     first, last = (",".join(f"{part:.0f}" for part in color) for color in (SURE, UNSURE))
     ramp = (
@@ -343,7 +345,7 @@ def track_figure(tracked: TrackedImage) -> str:
         f"{len(tracked.sigma_px)} points tracked from the previous image, coloured by the "
         "predicted standard deviation of the match."
     )
-    return figure(track_picture(tracked) + ramp, caption, wide=True)
+    return figure(svg + ramp, caption, wide=True)
 
 
 def embedded(image: Image) -> str:
@@ -354,13 +356,8 @@ def embedded(image: Image) -> str:
     return element("image", width=width, height=height, href=f"data:image/jpeg;base64,{text}")
 
 
-def track_picture(tracked: TrackedImage) -> str:
-    """SVG of the image with a line for every match."""
-    height, width = tracked.image.shape
-    return picture(width, height, _tracks(tracked))
-
-
 def _tracks(tracked: TrackedImage) -> str:
+    """SVG elements of the image with a line for every match."""
     body = [embedded(tracked.image)]
     colors = [f"rgb({r},{g},{b})" for r, g, b in sigma_colors(tracked.sigma_px)]
     for start, end, color in zip(tracked.uv0, tracked.uv1, colors, strict=True):

@@ -198,24 +198,6 @@ INPUTS = PATCH_INPUTS + RESIDUALS + EVIDENCE + TRACK_SCALARS
 
 
 @dataclass(frozen=True)
-class Checks:
-    """What following points forward, backward and across measured."""
-
-    backward: Array
-    """(n, 3) how far the way back missed: frame k to k+1, stereo in k, stereo in k+1 [px]."""
-
-    row_errors: Array
-    """(n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset removed."""
-
-    right_rows: Array
-    """(n, 2) rows of the stereo matches in both right images [px]."""
-
-    relief: Array
-    """(n, 2) around the point in frame k: how much rough disparities differ [px], and the share of
-    pixels that have one."""
-
-
-@dataclass(frozen=True)
 class MatchFeatures:
     """Inputs of the covariance models, one row per match."""
 
@@ -234,8 +216,26 @@ Images = tuple[Image, Image, Image, Image, Image, Image]
 images without their exposure, in which points were followed."""
 
 
-def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
-    """Inputs of the covariance models for matches between the images of two keyframes."""
+def gather(
+    images: Images,
+    matches: Matches,
+    backward: Array,
+    row_errors: Array,
+    right_rows: Array,
+    relief: Array,
+) -> MatchFeatures:
+    """Inputs of the covariance models for matches between the images of two keyframes.
+
+    Args:
+        images: those of both keyframes.
+        matches: n points in them.
+        backward: (n, 3) how far the way back missed: frame k to k+1, stereo in k and in k+1 [px].
+        row_errors: (n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset
+            removed.
+        right_rows: (n, 2) rows of the stereo matches in both right images [px].
+        relief: (n, 2) around the point in frame k: how much rough disparities differ [px], and the
+            share of pixels that have one.
+    """
     n = len(matches)
     inputs = np.empty((n, INPUTS), np.float32)
     tensors, residual_vars = np.empty((n, 3)), np.empty((n, 3))
@@ -243,7 +243,7 @@ def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
     places[:, 0], places[:, 2] = matches.uv0, matches.uv1
     places[:, 1, 0] = matches.uv0[:, 0] - matches.disparity0
     places[:, 3, 0] = matches.uv1[:, 0] - matches.disparity1
-    places[:, 1, 1], places[:, 3, 1] = checks.right_rows.T
+    places[:, 1, 1], places[:, 3, 1] = right_rows.T
     _describe(images, places, inputs, tensors, residual_vars)
     # The last numbers: geometry of the tracks and the noise that linear theory predicts for them.
     moved = matches.uv1 - matches.uv0
@@ -251,8 +251,8 @@ def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
     root = np.hypot(xx - yy, 2.0 * xy)
     large, small = 0.5 * (xx + yy + root), np.maximum(0.5 * (xx + yy - root), 1e-3)
     scalars = [
-        np.log(checks.backward + 0.01),
-        np.log(np.abs(checks.row_errors) + 0.02),
+        np.log(backward + 0.01),
+        np.log(np.abs(row_errors) + 0.02),
         np.log(np.linalg.norm(moved, axis=1) + 0.05),
         moved / 50.0,
         np.log(matches.disparity0 + 0.5),
@@ -264,8 +264,8 @@ def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
         0.5 * np.log((residual_vars[:, 0] + 0.5) / small),
         0.5 * np.log((residual_vars[:, 1:] + 0.5) / (xx[:, None] + 1.0)),
         np.full(n, math.log(pixel_noise(images[0]) + 0.3)),
-        np.log(checks.relief[:, 0] + 0.1),
-        checks.relief[:, 1],
+        np.log(relief[:, 0] + 0.1),
+        relief[:, 1],
     ]
     inputs[:, INPUTS - TRACK_SCALARS :] = np.column_stack(scalars)
     return MatchFeatures(inputs, tensors, residual_vars)

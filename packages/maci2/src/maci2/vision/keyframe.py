@@ -20,7 +20,7 @@ from maci2.geometry import se3_inv
 from maci2.jit import kernel
 from maci2.sensors.stereo import Image
 from maci2.types import Array, Mask
-from maci2.vision.covariance import Checks, MatchFeatures, gather
+from maci2.vision.covariance import MatchFeatures, gather
 from maci2.vision.rectify import MIN_STEREO_MATCHES, Rectification, calibration_fault
 from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import Matches, PinholePair, points
@@ -521,15 +521,16 @@ def checked_matches(
     across0, across1 = first.across[at0], second.across[at1]
     matches = Matches(first.uv[at0], second.uv[at1], across0[:, 0], across1[:, 0])
     rows = across0[:, 1] - first.row_offset, across1[:, 1] - second.row_offset
-    checks = Checks(
+    scaled_pair = first.scaled.fine, second.scaled.fine
+    features = gather(
+        (first.left, first.right, second.left, second.right, *scaled_pair),
+        matches,
         np.column_stack([backward, first.stereo.backward[at0], second.stereo.backward[at1]]),
         np.column_stack(rows),
         np.column_stack([first.stereo.uv[at0, 1], second.stereo.uv[at1, 1]]),
         first.relief[at0],
     )
-    scaled_pair = first.scaled.fine, second.scaled.fine
-    images = first.left, first.right, second.left, second.right, *scaled_pair
-    return KeyframeMatches(matches, gather(images, matches, checks), across0[:, 1], at0)
+    return KeyframeMatches(matches, features, across0[:, 1], at0)
 
 
 def blank(image: Image, name: str) -> str:

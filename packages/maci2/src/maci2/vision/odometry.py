@@ -24,7 +24,7 @@ from maci2.errors import (
     MeasurementError,
     require_in_range,
 )
-from maci2.files import NpzField, read_npz, require_writable, write_npz
+from maci2.files import NpzField, read_npz, require_writable
 from maci2.sensors import Rig
 from maci2.sensors.interpolation import nearest_index
 from maci2.sensors.stereo import Frames, Image, StereoPair
@@ -39,10 +39,17 @@ from maci2.vision.covariance import (
 from maci2.vision.hypotheses import MotionEstimator, Span
 from maci2.vision.keyframe import Pair, PreparedPair
 from maci2.vision.moving_objects import SecondLook
-from maci2.vision.pose_sources import POSE_FIELDS, motions_as_arrays, motions_from_arrays
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import RelativePose, stacked
-from maci2.vision.relative_poses import CameraFrame, RelativePoses, RotationPredictor, no_prediction
+from maci2.vision.relative_poses import (
+    POSE_FIELDS,
+    CameraFrame,
+    RelativePoses,
+    RotationPredictor,
+    motions_from_arrays,
+    no_prediction,
+    save_relative_poses,
+)
 
 FAULTS_IN_A_ROW = 3
 """Keyframes that must contradict the calibration, with none before that fits it, before it is
@@ -473,35 +480,27 @@ def measure_all(
         poses.append(pose)
         on_pose(len(poses), len(indices) - 1)
         if partial is not None and len(poses) % SAVE_EVERY == 0:
-            save_measured(partial, poses, settings, odometry.calibration.scale)
+            save_measured(partial, poses, settings, odometry.calibration)
     poses = odometry.judged(poses)
     if output is not None and partial is not None:
-        save_measured(output, poses, settings, odometry.calibration.scale)
+        save_measured(output, poses, settings, odometry.calibration)
         partial.unlink(missing_ok=True)
     return poses
 
 
 def save_measured(
-    path: Path, poses: list[RelativePose], settings: str, std_scale: float = 0.0
+    path: Path,
+    poses: Sequence[RelativePose],
+    settings: str,
+    calibration: CalibrationUncertainty = EXACT_CALIBRATION,
 ) -> None:
-    """Write the `.npz` of relative poses, with counts and reasons beside them; `std_scale` is that
-    of the scale that they share."""
-    arrays = {
-        "stamps_ns": np.array([pose.stamps_ns for pose in poses], dtype=np.int64),
-        "T_ck_ck1": np.array([pose.T_ck_ck1 for pose in poses]),
-        "cov": np.array([pose.cov_T_ck_ck1 for pose in poses]),
-        "frame": "rectified",
-        "std_scale": std_scale,
-        "version": __version__,
-        "matches": np.array([pose.matches for pose in poses]),
-        "inliers": np.array([pose.inliers for pose in poses]),
-        "row_error_px": np.array([pose.row_error_px for pose in poses]),
-        "settings": settings,
-        "measured": np.array([not pose.reason for pose in poses]),
-        "reasons": np.array([pose.reason for pose in poses], dtype=np.str_),
-        **motions_as_arrays([pose.motions for pose in poses]),
+    """Write the `.npz` of consecutive relative poses, with counts of matches beside them."""
+    counts = {
+        name: np.array([getattr(pose, name) for pose in poses])
+        for name in ("matches", "inliers", "row_error_px")
     }
-    write_npz(path, arrays)
+    relative = stacked(poses, StereoTracker.frame, calibration)
+    save_relative_poses(path, relative, settings=settings, **counts)
 
 
 def load_measured(path: Path, settings: str = "") -> list[RelativePose]:
