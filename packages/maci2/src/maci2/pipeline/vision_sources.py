@@ -54,8 +54,12 @@ from maci2.vision import (
     poses_from_truth,
     rectified_extrinsics,
 )
-from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.odometry import StereoOdometry, even_keyframes, odometry_by
+from maci2.vision.covariance import (
+    EXACT_CALIBRATION,
+    CalibrationUncertainty,
+    covariance_model,
+)
+from maci2.vision.odometry import StereoOdometry, even_keyframes
 from maci2.vision.relative_pose import stacked
 from maci2.vision.relative_poses import (
     MAX_TRUTH_GAP_S,
@@ -524,7 +528,8 @@ def open_odometry(
             "note: --vision is not given; camera motion comes from the images of %s",
             recording.name,
         )
-    return odometry_by(choice.covariance, frames, recording.rig, weights, predict_rotation)
+    model = covariance_model(choice.covariance, weights)
+    return StereoOdometry(frames, recording.rig, model, predict_rotation)
 
 
 def _find_file(recording: Recording, choice: VisionChoice) -> Path:

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -442,6 +442,14 @@ MATCH_CARD = CardKind(MatchCard, "no match covariance", METADATA_KEY, FORMAT, "m
 class CovarianceModel(Protocol):
     """Covariances (n, 4, 4) [px^2] of the matches that some features describe."""
 
+    @property
+    def is_baseline(self) -> bool:
+        """Relative poses have the covariance of Eq. 6 alone, without errors of the calibration."""
+
+    @property
+    def scaled_by_residuals(self) -> bool:
+        """Eq. 6 is multiplied by chi-square over its degrees of freedom."""
+
     def __call__(self, features: MatchFeatures) -> Array: ...
 
 
@@ -450,6 +458,8 @@ class FixedNoise:
     """The same for all."""
 
     std_px: float = FIXED_PX
+    scaled_by_residuals: bool = False
+    is_baseline: ClassVar[bool] = True
 
     def __call__(self, features: MatchFeatures) -> Array:
         cov = self.std_px**2 * np.eye(4)
@@ -459,6 +469,9 @@ class FixedNoise:
 @dataclass(frozen=True)
 class StructureTensor:
     """The bound of least squares: grey noise through the inverse of the patch's gradients."""
+
+    is_baseline: ClassVar[bool] = True
+    scaled_by_residuals: ClassVar[bool] = False
 
     def __call__(self, features: MatchFeatures) -> Array:
         xx, xy, yy = features.tensors.T + np.array([[1.0], [0.0], [1.0]])
@@ -475,6 +488,8 @@ class StructureTensor:
 
 class Learned:
     """The network, run without the framework that trained it."""
+
+    is_baseline = scaled_by_residuals = False
 
     def __init__(self, path: Path | None = None):
         import onnxruntime
@@ -540,11 +555,11 @@ def covariances(outputs: Array) -> Array:
 
 
 def covariance_model(name: str, weights: Path | None = None) -> CovarianceModel:
-    """Covariance model by the name of the option."""
+    """Covariance model by the name of the option; all but `learned` are baselines."""
     if name == "learned":
         return Learned(weights)
     if name in ("fixed", "chi2"):
-        return FixedNoise()
+        return FixedNoise(scaled_by_residuals=name == "chi2")
     if name == "structure":
         return StructureTensor()
     raise OptionError(

@@ -303,7 +303,6 @@ class MotionEstimator:
     model: CovarianceModel
     camera: PinholePair
     calibration: CalibrationUncertainty
-    scale_by_residuals: bool
     predict: RotationPredictor
 
     def measured(self, span: Span) -> RelativePose:
@@ -415,10 +414,8 @@ class MotionEstimator:
         return candidates
 
     def _pose(self, span: Span, found: KeyframeMatches, covs: Array) -> RelativePose:
-        return measure_relative_pose(
-            span.stamps_ns, found, covs, self.camera, self.calibration, self.scale_by_residuals,
-            span.predicted,
-        )  # fmt: skip
+        how = self.camera, self.calibration, self.model.scaled_by_residuals, span.predicted
+        return measure_relative_pose(span.stamps_ns, found, covs, *how)
 
     def _guides(self, span: Span) -> list[Guide]:
         """Images between that guide the search; a dark one would lead nowhere."""

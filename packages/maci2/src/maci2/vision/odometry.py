@@ -62,17 +62,6 @@ WORKERS = 3
 """Threads that read images and measure ahead; any number of them gives the same relative poses."""
 
 
-@dataclass(frozen=True)
-class OdometryConfig:
-    """Choices that decide the covariance of a relative pose."""
-
-    calibration: CalibrationUncertainty | None = None
-    """None: that of a measured calibration, or none at all where the rig's is exact."""
-
-    scale_by_residuals: bool = False
-    """Multiply Eq. 6 by chi-square over its degrees of freedom, as a baseline does."""
-
-
 class StereoTracker:
     """Relative poses of consecutive keyframes, from stereo pairs in the order of time.
 
@@ -87,18 +76,16 @@ class StereoTracker:
         self,
         rig: Rig,
         model: CovarianceModel | None = None,
-        config: OdometryConfig | None = None,
         source: str = "",
         predict_rotation: RotationPredictor = no_prediction,
     ):
-        config = config or OdometryConfig()
         self.rectification: Rectification = rectify(rig)
         self.model = covariance_model("learned") if model is None else model
-        self.calibration = config.calibration or (
-            EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
+        is_exact = rig.exact or self.model.is_baseline
+        self.calibration = EXACT_CALIBRATION if is_exact else CalibrationUncertainty()
+        self.estimator = MotionEstimator(
+            self.model, self.rectification, self.calibration, predict_rotation
         )
-        choices = self.calibration, config.scale_by_residuals, predict_rotation
-        self.estimator = MotionEstimator(self.model, self.rectification, *choices)
         self._source = source or rig.source
         self._workers = ThreadPoolExecutor(WORKERS, "measure-ahead")
         self.clear()
@@ -299,22 +286,6 @@ class RecordedPair:
             return self.frames.right(self.index)
 
 
-def odometry_by(
-    covariance: str,
-    frames: Frames,
-    rig: Rig,
-    weights: Path | None = None,
-    predict_rotation: RotationPredictor = no_prediction,
-) -> "StereoOdometry":
-    """Odometry with match covariances by name; all but `learned` are baselines: Eq. 6 alone."""
-    config = OdometryConfig()
-    if covariance != "learned":
-        config = OdometryConfig(EXACT_CALIBRATION, scale_by_residuals=covariance == "chi2")
-    return StereoOdometry(
-        frames, rig, covariance_model(covariance, weights), config, predict_rotation
-    )
-
-
 class StereoOdometry:
     """Relative poses between any two frames of a recording, each measured once.
 
@@ -322,7 +293,7 @@ class StereoOdometry:
         frames: stereo pairs, as `stereo_frames(recording)` gives them.
         rig: calibration of at least two cameras.
         model: covariance of single matches; the learned one by default.
-        config: choices of the odometry.
+        predict_rotation: rotation of the camera between two images, by another sensor.
 
     Raises:
         CalibrationError: the rig cannot be rectified.
@@ -337,7 +308,6 @@ class StereoOdometry:
         frames: Frames,
         rig: Rig,
         model: CovarianceModel | None = None,
-        config: OdometryConfig | None = None,
         predict_rotation: RotationPredictor = no_prediction,
     ):
         require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
@@ -349,8 +319,7 @@ class StereoOdometry:
                 )
         self.frames = frames
         self._reading = Lock()
-        self.config = OdometryConfig() if config is None else config
-        self._tracker = StereoTracker(rig, model, self.config, frames.source, predict_rotation)
+        self._tracker = StereoTracker(rig, model, frames.source, predict_rotation)
         self._measured: dict[tuple[int, int], RelativePose] = {}
         self.stamps_ns: Stamps = frames.stamps_ns
         """(n,) timestamps of all stereo pairs."""
@@ -367,7 +336,7 @@ class StereoOdometry:
     @property
     def settings(self) -> str:
         """All choices that decide a relative pose, as text: runs of different ones do not mix."""
-        return f"{self.model!r}, {self.config!r}, {self.calibration!r}"
+        return f"{self.model!r}, {self.calibration!r}"
 
     def poses(self, stamps_ns: Stamps) -> RelativePoses:
         """Measure the motion between consecutive keyframes, in the rectified left camera.

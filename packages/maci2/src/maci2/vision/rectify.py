@@ -201,21 +201,20 @@ def calibration_fault(left_uv: Array, right_uv: Array) -> str:
     )
 
 
-def common_row_error(uv: Array, rows: Array) -> tuple[Array, tuple[float, float, float]]:
-    """The part of row errors (n,) that is smooth over the image, and its offset and slopes.
+def common_row_error(
+    uv: Array, rows: Array, at_uv: Array | None = None
+) -> tuple[Array, tuple[float, float, float]]:
+    """The part of row errors (n,) that is smooth over the image, at these points or at others, and
+    its offset and slopes.
 
     Points without texture are matched anywhere near their row; a wrong calibration moves all
     points of a region alike, so only what neighbours share counts.
     """
-    basis = _smooth_basis(uv, uv.mean(axis=0))
-    fit = _least_absolute(basis, rows)
-    return basis @ fit, (float(fit[0]), float(fit[1]), float(fit[2]))
-
-
-def row_error_field(uv: Array, rows: Array, at_uv: Array) -> Array:
-    """The smooth part of row errors (n,) found at `uv`, at other points."""
+    at_uv = uv if at_uv is None else at_uv
     center = at_uv.mean(axis=0)
-    return _smooth_basis(at_uv, center) @ _least_absolute(_smooth_basis(uv, center), rows)
+    fit = _least_absolute(_smooth_basis(uv, center), rows)
+    field = _smooth_basis(at_uv, center) @ fit
+    return field, (float(fit[0]), float(fit[1]), float(fit[2]))
 
 
 def _smooth_basis(uv: Array, center: Array) -> Array:
