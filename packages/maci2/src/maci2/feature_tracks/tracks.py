@@ -12,6 +12,7 @@ mismatches.
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,10 @@ from maci2.errors import DatasetError, MeasurementError
 from maci2.files import NpzField, read_npz, write_npz
 from maci2.geometry import se3_inv
 from maci2.geometry.gaussian import require_spd
-from maci2.sensors import GroundTruth, Rig, truth_at
+from maci2.sensors import GroundTruth, truth_at
 from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance import EXACT_CALIBRATION, INPUTS, CalibrationUncertainty, MatchFeatures
 from maci2.vision.keyframe import KeyframeMatches
-from maci2.vision.rectify import rectify
 from maci2.vision.relative_pose import RelativePose, measure_relative_pose, stacked
 from maci2.vision.relative_poses import MAX_TRUTH_GAP_S, CameraFrame, RelativePoses
 from maci2.vision.two_frame import Matches, PinholePair
@@ -137,21 +137,19 @@ class FeatureTracks:
 
     def steps(self, calibration: CalibrationUncertainty = EXACT_CALIBRATION) -> list[RelativePose]:
         """Motion between consecutive keyframes by the estimator of two stereo frames (Eq. 5, 6)."""
-        return [self._relative_pose(k, calibration) for k in range(len(self.stamps_ns) - 1)]
-
-    def _relative_pose(self, k: int, calibration: CalibrationUncertainty) -> RelativePose:
-        both = np.asarray(np.isfinite(self.depths[:, k : k + 2]).all(axis=1))
-        matches, covs = self._matches(both, k)
-        rows = self.focal_px * (self.xy[both, k, 1] - self.xy_right[both, k, 1])
-        # The nominal covariances take the place of a model's: there is no image to read.
-        n = len(matches)
-        nothing_read = MatchFeatures(
-            np.zeros((n, INPUTS), np.float32), np.zeros((n, 3)), np.zeros((n, 3))
-        )
-        found = KeyframeMatches(matches, nothing_read, rows, np.flatnonzero(both))
-        camera = PinholePair(self.focal_px, (0.0, 0.0), self.baseline)
-        stamps_ns = int(self.stamps_ns[k]), int(self.stamps_ns[k + 1])
-        return measure_relative_pose(stamps_ns, found, covs, camera, calibration)
+        camera, steps = PinholePair(self.focal_px, (0.0, 0.0), self.baseline), []
+        for k, stamps_ns in enumerate(pairwise(self.stamps_ns.tolist())):
+            both = np.asarray(np.isfinite(self.depths[:, k : k + 2]).all(axis=1))
+            matches, covs = self._matches(both, k)
+            rows = self.focal_px * (self.xy[both, k, 1] - self.xy_right[both, k, 1])
+            # The nominal covariances take the place of a model's: there is no image to read.
+            n = len(matches)
+            nothing_read = MatchFeatures(
+                np.zeros((n, INPUTS), np.float32), np.zeros((n, 3)), np.zeros((n, 3))
+            )
+            found = KeyframeMatches(matches, nothing_read, rows, np.flatnonzero(both))
+            steps.append(measure_relative_pose(stamps_ns, found, covs, camera, calibration))
+        return steps
 
     def _matches(self, which: Mask, k: int) -> tuple[Matches, Array]:
         """Matches of keyframes k and k+1 [px] with the covariances of (u1, v1, d0, d1) [px^2].
@@ -293,7 +291,14 @@ def load_tracks(path: Path) -> RecordedTracks:
     stamp_ns, track = (content[name].astype(np.int64) for name in ("stamp_ns", "track"))
     if len(stamp_ns) == 0:
         raise MeasurementError(f"{path}: holds no observation, needed at least one.")
-    _require_once(track, stamp_ns, path)
+    order = np.lexsort((stamp_ns, track))
+    twice = (np.diff(track[order]) == 0) & (np.diff(stamp_ns[order]) == 0)
+    if twice.any():
+        row = int(order[np.argmax(twice)])
+        raise MeasurementError(
+            f"{path}: track {track[row]} is observed twice at {stamp_ns[row]} ns; needed one row "
+            "for each point and stereo pair."
+        )
     right = content["seen_right"]
     values: dict[str, Any] = {"track": track, "stamp_ns": stamp_ns, "seen_right": right}
     for name in ("xy", "cov", "xy_right", "cov_right"):
@@ -308,17 +313,6 @@ def load_tracks(path: Path) -> RecordedTracks:
         if not (np.isfinite(values[name]) and values[name] > 0.0):
             raise MeasurementError(f"{path}: {name} is {values[name]}, needed above 0.")
     return RecordedTracks(**values, source=str(path))
-
-
-def _require_once(track: NDArray[np.int64], stamp_ns: Stamps, path: Path) -> None:
-    order = np.lexsort((stamp_ns, track))
-    twice = (np.diff(track[order]) == 0) & (np.diff(stamp_ns[order]) == 0)
-    if twice.any():
-        row = int(order[np.argmax(twice)])
-        raise MeasurementError(
-            f"{path}: track {track[row]} is observed twice at {stamp_ns[row]} ns; needed one row "
-            "for each point and stereo pair."
-        )
 
 
 POINTS = 150
@@ -391,12 +385,6 @@ class SimulatedTracker:
         uv = self.camera.focal * points_c[:, :2] / z[:, None] + np.array(self.camera.center)
         upper = np.array(self.resolution) - 1.0 - BORDER_PX
         return np.asarray(((uv >= BORDER_PX) & (uv <= upper)).all(axis=1))
-
-
-def simulated_tracker(rig: Rig, pixel_std: float, depths: tuple[float, float]) -> SimulatedTracker:
-    """The rectified pair of a rig with this noise."""
-    pair = rectify(rig)
-    return SimulatedTracker(pair, pair.resolution, pair.T_b_cr, pixel_std, depths)
 
 
 def _into(points_w: Array, T_w_c: Array) -> Array:

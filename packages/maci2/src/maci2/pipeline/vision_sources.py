@@ -26,7 +26,6 @@ from maci2.feature_tracks.tracks import (
     RecordedTracks,
     SimulatedTracker,
     load_tracks,
-    simulated_tracker,
 )
 from maci2.geometry import so3_log
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
@@ -60,6 +59,7 @@ from maci2.vision.covariance import (
     covariance_model,
 )
 from maci2.vision.odometry import StereoOdometry, even_keyframes
+from maci2.vision.rectify import rectify
 from maci2.vision.relative_pose import stacked
 from maci2.vision.relative_poses import (
     MAX_TRUTH_GAP_S,
@@ -484,7 +484,8 @@ def open_vision(
         made_from = choice, truth, rig.cameras[0].T_b_c, seed
         if choice.kind == "truth":
             return TruthSource(*made_from)
-        tracker = simulated_tracker(rig, choice.pixel_std, choice.depths)
+        pair, noise = rectify(rig), (choice.pixel_std, choice.depths)
+        tracker = SimulatedTracker(pair, pair.resolution, pair.T_b_cr, *noise)
         return SimulatedTrackSource(*made_from, tracker)
     path = _find_file(recording, choice)
     if choice.kind == "tracks":

@@ -219,26 +219,25 @@ def rig_drawing(rig: Rig) -> str:
     shown = np.concatenate([part.reshape(-1, 3) for part in (origins, tips, frustums)])
     view = View.on(ABOVE, shown, (30.0, 35.0), RIG_HEIGHT, RIG_HEIGHT)
     labels = Labels(WIDTH, RIG_HEIGHT)
-    lines, arrows, letters, words = [], [], [], []
+    body = ""
     for corners in view.at(frustums):
         for a, b in EDGES:
             faint = {"stroke": SOFT, "stroke_width": 1, "opacity": "0.7"}
-            lines.append(segment(corners[a], corners[b], **faint))
+            body += segment(corners[a], corners[b], **faint)
+        for corner in corners[1:]:
+            labels.avoid(corners[0], corner)
     frames = list(zip(names, view.at(origins), view.at(tips), strict=True))
     for _, origin, ends in frames:
         for (_, color), end in zip(AXES, ends, strict=True):
-            arrows.append(arrow(origin, end, color))
+            body += arrow(origin, end, color)
             labels.avoid(origin, end)
-    for corners in view.at(frustums):
-        for corner in corners[1:]:
-            labels.avoid(corners[0], corner)
     for _, origin, ends in frames:
         for (axis, color), end in zip(AXES, ends, strict=True):
-            letters.append(labels.place(end, axis, end - origin, color))
+            body += labels.place(end, axis, end - origin, color)
     for name, origin, ends in frames:
-        words.append(labels.place(origin, name, origin - ends.mean(axis=0)))
+        body += labels.place(origin, name, origin - ends.mean(axis=0))
     return figure(
-        view.picture("".join([*lines, *arrows, *letters, *words])),
+        view.picture(body),
         "Axes of each frame: x red, y green, z blue. A camera looks along its z axis; its frustum "
         "is grey.",
     )

@@ -27,7 +27,7 @@ from maci2.errors import OptionError
 from maci2.files import read_bytes
 from maci2.geometry import se3_adj, se3_log
 from maci2.jit import kernel
-from maci2.model_card import Card, CardKind
+from maci2.model_card import Card, CardKind, open_weights
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.vision.two_frame import Matches
@@ -492,23 +492,16 @@ class Learned:
     is_baseline = scaled_by_residuals = False
 
     def __init__(self, path: Path | None = None):
-        import onnxruntime
-
-        source = str(path or BUNDLED)
-        weights = _weights(path)
-        self._digest = hashlib.sha256(weights).hexdigest()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        try:
-            self._session = onnxruntime.InferenceSession(
-                weights, options, providers=["CPUExecutionProvider"]
-            )
-            metadata = dict(self._session.get_modelmeta().custom_metadata_map)
-        except Exception as error:  # onnxruntime has no common base class for its errors
-            raise OptionError(
-                f"{source}: not an ONNX file that can be read; copy it again, or train it again "
-                "with `maci2 train-vision`."
-            ) from error
+        source, digest = str(path or BUNDLED), "" if path else bundled_digest()
+        if path is None:
+            content = (WEIGHTS / BUNDLED).read_bytes()
+        elif path.is_file():
+            name = "weights of a match covariance"
+            content = read_bytes(path, name, MAX_WEIGHT_BYTES, OptionError)
+        else:
+            raise OptionError(f"{path}: no such file; `maci2 train-vision` writes one.")
+        self._digest = hashlib.sha256(content).hexdigest()
+        self._session, metadata = open_weights(content, source, MATCH_CARD.command, digest)
         self.card = MATCH_CARD.read(metadata, source)
         if self.card.inputs != INPUTS:
             raise OptionError(
@@ -570,21 +563,6 @@ def covariance_model(name: str, weights: Path | None = None) -> CovarianceModel:
 def bundled_digest() -> str:
     """SHA-256 of the bundled weights, as listed in the package."""
     return (WEIGHTS / CHECKSUMS).read_text().split()[0]
-
-
-def _weights(path: Path | None) -> bytes:
-    if path is not None:
-        if not path.is_file():
-            raise OptionError(f"{path}: no such file; `maci2 train-vision` writes one.")
-        return read_bytes(path, "weights of a match covariance", MAX_WEIGHT_BYTES, OptionError)
-    content = (WEIGHTS / BUNDLED).read_bytes()
-    found, needed = hashlib.sha256(content).hexdigest(), bundled_digest()
-    if found != needed:
-        raise OptionError(
-            f"{BUNDLED}: SHA-256 of the weights is {found}, needed {needed}; the file was changed "
-            "or cut short. Install the package again."
-        )
-    return content
 
 
 @dataclass(frozen=True)

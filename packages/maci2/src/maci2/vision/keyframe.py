@@ -183,8 +183,6 @@ def follow(
     both_ways: bool = True,
 ) -> Tracks:
     """Find the points `uv` of `source` in `target`, starting at `guess`."""
-    if len(uv) == 0:
-        return Tracks(np.empty((0, 2)), np.empty(0), np.empty(0, dtype=bool))
     start = uv if guess is None else guess
     there, status = _lucas_kanade(source, target, uv, start, levels)
     found = status & inside(there, source.shape)
@@ -204,8 +202,6 @@ def coarse_start(
 ) -> Array:
     """(n, 2) where points are in the smaller images, in pixels of the large ones; `start` where
     they are not found."""
-    if len(uv) == 0:
-        return start
     # Centres of pixels: (0, 0) of the small image is the middle of its block in the large one.
     offset = 0.5 * (COARSE - 1)
     uv, begin = (uv - offset) / COARSE, (start - offset) / COARSE
@@ -256,6 +252,8 @@ def shifted(uv: Array, disparity: Array) -> Array:
 def _lucas_kanade(
     source: Image, target: Image, uv: Array, start: Array, levels: int, stop_px: float = _STOP_PX
 ) -> tuple[Array, Mask]:
+    if len(uv) == 0:
+        return np.empty((0, 2)), np.empty(0, dtype=bool)
     moved, status, _ = cv2.calcOpticalFlowPyrLK(
         source,
         target,

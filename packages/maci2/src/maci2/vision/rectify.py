@@ -145,19 +145,14 @@ def _maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
     fixed-point maps round to 1/32 px, as much as a good match errs."""
     K, size = _camera_matrix(camera), camera.resolution
     if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
-        return _projected_maps(camera, R_cr_c, new)
+        # OpenCV does not know these models: -1 where the lens cannot see.
+        uv1 = np.column_stack([pixel_grid(size), np.ones(np.prod(size))])
+        uv = project(camera, uv1 @ np.linalg.inv(new).T @ R_cr_c)
+        maps = np.where(np.isnan(uv), -1.0, uv).astype(np.float32)
+        return maps[:, 0].reshape(size[::-1]), maps[:, 1].reshape(size[::-1])
     lens = cv2.fisheye if camera.distortion_model == "equidistant" else cv2
     u, v = lens.initUndistortRectifyMap(K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1)
     return np.asarray(u, np.float32), np.asarray(v, np.float32)
-
-
-def _projected_maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
-    """Maps of a model that OpenCV does not know; -1 where the lens cannot see."""
-    uv1 = np.column_stack([pixel_grid(camera.resolution), np.ones(np.prod(camera.resolution))])
-    uv = project(camera, uv1 @ np.linalg.inv(new).T @ R_cr_c)
-    maps = np.where(np.isnan(uv), -1.0, uv).astype(np.float32)
-    shape = camera.resolution[::-1]
-    return maps[:, 0].reshape(shape), maps[:, 1].reshape(shape)
 
 
 def _remap(image: Image, maps: tuple[Map, Map]) -> Image:
