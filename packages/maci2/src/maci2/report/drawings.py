@@ -309,22 +309,19 @@ def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> Tr
 
 def latest_tracks(odometry: StereoOdometry, stamp_ns: int) -> TrackedImage:
     """Image at a timestamp, with its points and their positions one image before."""
-    index = odometry.frames.index_of(int(stamp_ns))
-    before_ns = int(odometry.stamps_ns[max(index - 1, 0)])
-    return tracked_image(odometry, before_ns, stamp_ns)
+    index = odometry.frames.index_of(stamp_ns)
+    return tracked_image(odometry, int(odometry.stamps_ns[max(index - 1, 0)]), stamp_ns)
 
 
 def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
     """(n, 3) colours from cyan, most certain, to orange, five times less certain."""
-    if not len(sigma_px):
-        return np.empty((0, 3), dtype=np.uint8)
     share = np.clip((sigma_px / _best(sigma_px) - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
     return np.asarray(SURE + share[:, None] * (UNSURE - SURE)).astype(np.uint8)
 
 
 def _best(sigma_px: Array) -> float:
     """Standard deviation of the most certain matches of an image [px]."""
-    return float(np.quantile(sigma_px, 0.05))
+    return float(np.quantile(sigma_px, 0.05)) if len(sigma_px) else np.inf
 
 
 def track_figure(tracked: TrackedImage) -> str:
