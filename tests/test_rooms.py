@@ -202,9 +202,9 @@ def test_no_module_imports_against_the_direction_of_data():
     [
         ("maci2.datasets.euroc", "from maci2.imu import preintegrate"),
         ("maci2.imu.preintegration", "from maci2.vision import RelativePoses"),
-        ("maci2.vision.pose_sources", "import maci2.imu.measurements"),
-        ("maci2.vision.pose_sources", "from maci2 import imu"),
-        ("maci2.vision.pose_sources", "from ..imu import preintegrate"),
+        ("maci2.vision.odometry", "import maci2.imu.measurements"),
+        ("maci2.vision.odometry", "from maci2 import imu"),
+        ("maci2.vision.odometry", "from ..imu import preintegrate"),
         ("maci2.vision.__init__", "from ..estimator import solve"),
         ("maci2.estimator.solver", "from maci2.datasets import open_recording"),
         ("maci2.estimator.solver", "def late():\n    from maci2.datasets import open_recording"),
@@ -241,7 +241,7 @@ def test_a_forbidden_import_is_found(module, source):
     ("module", "source"),
     [
         ("maci2.vision.relative_poses", "from maci2 import __version__"),
-        ("maci2.vision.pose_sources", "from .relative_poses import RelativePoses"),
+        ("maci2.vision.odometry", "from .relative_poses import RelativePoses"),
         ("maci2.imu.measurements", "from maci2.sensors import ImuSamples"),
         ("maci2.report.reliability", "import matplotlib"),
         ("maci2_lab.cli.train_imu", "def train():\n    from maci2_lab.training import train"),

@@ -114,7 +114,7 @@ def measured(moved_px, unique):
     ends = keyframe_of(0, unique), keyframe_of(moved_px, unique)
     span = Span(SPAN_NS, *ends, predicted=predicted)
     estimator = MotionEstimator(
-        covariance_model("fixed"), CAMERA, EXACT_CALIBRATION, False, lambda *_: predicted
+        covariance_model("fixed"), CAMERA, EXACT_CALIBRATION, lambda *_: predicted
     )
     direct = estimator.matched(span)
     repeated = estimator.repeated(span, direct)

@@ -4,7 +4,7 @@ import numpy as np
 
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
-from maci2.feature_tracks.simulated_tracks import POINTS
+from maci2.feature_tracks.tracks import POINTS
 from maci2.geometry import se3_inv
 from maci2.sensors import truth_at
 from maci2.vision.odometry import StereoOdometry, even_keyframes

@@ -8,6 +8,7 @@ from maci2.simulation.rendering.difficulty import EASY
 from maci2.simulation.rendering.images import RenderConfig, _in_scene, scene_for
 from maci2.simulation.rendering.scene import CAMERA_HEIGHT, RATE, SCALE, street_scene
 from maci2.types import NS
+from maci2_lab.training.vision.data import look
 
 
 def drive(seed):
@@ -47,6 +48,6 @@ def test_the_road_lies_where_the_camera_is_high():
     scene, views = scene_for(recording, RenderConfig(scene="street"))
     T_w_c = truth.Ts_w_b[100] @ recording.rig.cameras[0].T_b_c
     down_c = T_w_c[:3, :3].T @ np.array([[0.0, 0.0, -1.0]]).T
-    hits = views[0].look(_in_scene(T_w_c, scene), 0.5, np.ascontiguousarray(down_c.T))
+    hits = look(views[0], _in_scene(T_w_c, scene), 0.5, np.ascontiguousarray(down_c.T))
     height = T_w_c[2, 3] - truth.Ts_w_b[:, 2, 3].mean() + CAMERA_HEIGHT
     np.testing.assert_allclose(SCALE * hits.distance[0], height, atol=0.02)

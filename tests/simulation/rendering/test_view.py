@@ -24,6 +24,7 @@ from maci2.simulation.rendering.difficulty import (
 from maci2.simulation.rendering.images import RenderConfig, render_recording, rendered_pairs
 from maci2.simulation.rendering.scene import random_scene
 from maci2.simulation.rendering.view import View, streaks
+from maci2_lab.training.vision.data import carried, look
 
 CLEAN = Difficulty(read_noise=0.0, pattern_noise=0.0, light=1e5, vignetting=0.0)
 T_W_C = se3_exp(np.array([0.3, 0.2, 0.1, 0.1, 0.3, -0.2]))
@@ -40,14 +41,14 @@ def view(request):
 def depth_of(view, T_w_c, t):
     """(h, w) depth along the optical axis [m]."""
     rays = view._rays.reshape(-1, 3)
-    hits = view.look(T_w_c, t, rays)
+    hits = look(view, T_w_c, t, rays)
     return (hits.distance * rays[:, 2]).reshape(view._rays.shape[:2])
 
 
 def flow_of(view, T_w_c, t, T_w_c1, t1):
     """(h, w, 2) motion of every pixel to another pose and time [px]."""
-    hits = view.look(T_w_c, t, view._rays.reshape(-1, 3))
-    uv1 = project(view.camera, view.carried(hits, t, T_w_c1, t1))
+    hits = look(view, T_w_c, t, view._rays.reshape(-1, 3))
+    uv1 = project(view.camera, carried(view, hits, t, T_w_c1, t1))
     return (uv1 - pixel_grid(view.camera.resolution)).reshape(*view._rays.shape[:2], 2)
 
 
@@ -55,7 +56,7 @@ def test_flow_is_where_the_points_of_the_scene_project(view):
     flow = flow_of(view, T_W_C, 0.0, T_W_C1, 0.1)
     depth = depth_of(view, T_W_C, 0.0)
     uv = pixel_grid(view.camera.resolution)
-    hits = view.look(T_W_C, 0.0, view._rays.reshape(-1, 3))
+    hits = look(view, T_W_C, 0.0, view._rays.reshape(-1, 3))
     still = ~view.scene.velocities.any(axis=1)[hits.box]
     p_c = view._rays.reshape(-1, 3)
     p_c = p_c / p_c[:, 2:] * depth.reshape(-1, 1)
@@ -77,7 +78,7 @@ def test_every_ray_ends_where_plain_numpy_finds_the_nearest_box(view):
     enter[(enter > leave) | (enter < 0.0)] = np.inf
     enter[0] = leave[0]
     for shuffled in (np.arange(len(rays)), np.random.default_rng(0).permutation(len(rays))):
-        hits = view.look(T_W_C, t, rays[shuffled])
+        hits = look(view, T_W_C, t, rays[shuffled])
         np.testing.assert_allclose(hits.distance, enter.min(axis=0)[shuffled], rtol=1e-12)
         np.testing.assert_array_equal(hits.box, enter.argmin(axis=0)[shuffled])
     depth = depth_of(view, T_W_C, t)[::7, ::7].ravel()
@@ -113,7 +114,7 @@ def test_the_second_image_carried_back_along_the_flow_is_the_first(view):
 
 def test_moving_boxes_move_in_the_flow_and_walls_do_not(view):
     flow = flow_of(view, T_W_C, 0.0, T_W_C, 0.5).reshape(-1, 2)
-    hits = view.look(T_W_C, 0.0, view._rays.reshape(-1, 3))
+    hits = look(view, T_W_C, 0.0, view._rays.reshape(-1, 3))
     np.testing.assert_allclose(np.nan_to_num(flow[hits.box == 0]), 0.0, atol=1e-6)
 
 

@@ -1,8 +1,9 @@
-"""Cards of weight files: what a model was trained on, stored in the file as JSON."""
+"""Weight files and their cards: what a model was trained on, stored in the file as JSON."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -59,3 +60,33 @@ class CardKind(Generic[SomeCard]):
                 f"{source}: the model card is damaged at '{place}' ({first['msg']}); copy the file "
                 f"again, or train again with `{self.command}`."
             ) from error
+
+
+def first_line(error: Exception) -> str:
+    """First line of an error's text, or its type."""
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
+
+
+def open_weights(
+    content: bytes, source: str, command: str, digest: str = ""
+) -> tuple[Any, dict[str, str]]:
+    """Session of onnxruntime, on one thread, and metadata of a weight file that `command` wrote;
+    `digest` is its SHA-256 if that is known."""
+    found = hashlib.sha256(content).hexdigest()
+    if digest and found != digest:
+        raise OptionError(
+            f"{source}: SHA-256 of the weights is {found}, needed {digest}; the file was changed "
+            "or cut short. Install the package again, or train the model again."
+        )
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        return session, dict(session.get_modelmeta().custom_metadata_map)
+    except Exception as error:  # onnxruntime has no common base class for its errors
+        raise OptionError(
+            f"{source}: not an ONNX file that can be read ({first_line(error)}); copy it again, "
+            f"or train it again with `{command}`."
+        ) from error

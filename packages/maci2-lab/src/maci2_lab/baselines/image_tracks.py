@@ -13,8 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.feature_tracks.simulated_tracks import POINTS
-from maci2.feature_tracks.tracks import FeatureTracks, unseen
+from maci2.feature_tracks.tracks import POINTS, FeatureTracks, unseen
 from maci2.pipeline.vision_sources import VisionSource
 from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance import FIXED_PX

@@ -20,7 +20,7 @@ from maci2.pipeline.prepare import Inputs, Window, one_window, open_inputs
 from maci2.sensors import truth_at
 from maci2.tools.ground_truth.choose import AUDITED
 from maci2.types import NS
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
+from maci2.vision.relative_poses import MAX_TRUTH_GAP_S
 from maci2_lab.evaluation.protocol import windows_with_truth
 from maci2_lab.evaluation.summary import is_success
 from maci2_lab.experiments.experiment import Task, TaskResult

@@ -7,7 +7,6 @@ errs in both. Over a window the same point is seen again and again: errors of re
 about a third. The relative poses of Eq. 5 are the initial guess, and stay where they are in doubt.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
@@ -175,21 +174,13 @@ def adjusted_steps(
     A step that fewer than nine tenths of the matches agree on stays as two keyframes measured it.
     """
     steps = tracks.steps(calibration)
-    for first, last in _clear_runs(steps):
-        steps[first:last] = _adjusted(tracks, first, last, steps[first:last], calibration)
-    return steps
-
-
-def _clear_runs(steps: list[RelativePose]) -> Iterator[tuple[int, int]]:
-    """First keyframe and last of every run of steps that nothing is doubted in."""
-
-    def is_clear(k: int) -> bool:
-        return not steps[k].reason and steps[k].inliers >= BEYOND_DOUBT * steps[k].matches
-
-    for clear, run in groupby(range(len(steps)), is_clear):
-        if clear:
+    clear = [not step.reason and step.inliers >= BEYOND_DOUBT * step.matches for step in steps]
+    for is_clear, run in groupby(range(len(steps)), clear.__getitem__):
+        if is_clear:
             first, *others = run
-            yield first, first + 1 + len(others)
+            last = first + 1 + len(others)
+            steps[first:last] = _adjusted(tracks, first, last, steps[first:last], calibration)
+    return steps
 
 
 def _adjusted(

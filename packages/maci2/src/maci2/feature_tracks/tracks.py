@@ -3,10 +3,16 @@
 Observations are normalized coordinates (x, y, 1) of the rectified pair: both cameras look the same
 way, and the right one sits at (baseline, 0, 0) in the left one's frame. A file (`--vision
 tracks:FILE.npz`) has one row for each observation of a point in a stereo pair.
+
+Simulated tracks are those of an ideal tracker around a true trajectory. Points that left the left
+image are replaced at every keyframe by new ones, at a random pixel and depth; every observation,
+left and right, has independent noise of one standard deviation. There are no occlusions and no
+mismatches.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +22,14 @@ from numpy.typing import NDArray
 from maci2 import __version__, validation
 from maci2.errors import DatasetError, MeasurementError
 from maci2.files import NpzField, read_npz, write_npz
+from maci2.geometry import se3_inv
 from maci2.geometry.gaussian import require_spd
+from maci2.sensors import GroundTruth, truth_at
 from maci2.types import Array, Mask, Stamps
 from maci2.vision.covariance import EXACT_CALIBRATION, INPUTS, CalibrationUncertainty, MatchFeatures
 from maci2.vision.keyframe import KeyframeMatches
 from maci2.vision.relative_pose import RelativePose, measure_relative_pose, stacked
-from maci2.vision.relative_poses import CameraFrame, RelativePoses
+from maci2.vision.relative_poses import MAX_TRUTH_GAP_S, CameraFrame, RelativePoses
 from maci2.vision.two_frame import Matches, PinholePair
 
 
@@ -129,21 +137,19 @@ class FeatureTracks:
 
     def steps(self, calibration: CalibrationUncertainty = EXACT_CALIBRATION) -> list[RelativePose]:
         """Motion between consecutive keyframes by the estimator of two stereo frames (Eq. 5, 6)."""
-        return [self._relative_pose(k, calibration) for k in range(len(self.stamps_ns) - 1)]
-
-    def _relative_pose(self, k: int, calibration: CalibrationUncertainty) -> RelativePose:
-        both = np.asarray(np.isfinite(self.depths[:, k : k + 2]).all(axis=1))
-        matches, covs = self._matches(both, k)
-        rows = self.focal_px * (self.xy[both, k, 1] - self.xy_right[both, k, 1])
-        # The nominal covariances take the place of a model's: there is no image to read.
-        n = len(matches)
-        nothing_read = MatchFeatures(
-            np.zeros((n, INPUTS), np.float32), np.zeros((n, 3)), np.zeros((n, 3))
-        )
-        found = KeyframeMatches(matches, nothing_read, rows, np.flatnonzero(both))
-        camera = PinholePair(self.focal_px, (0.0, 0.0), self.baseline)
-        stamps_ns = int(self.stamps_ns[k]), int(self.stamps_ns[k + 1])
-        return measure_relative_pose(stamps_ns, found, covs, camera, calibration)
+        camera, steps = PinholePair(self.focal_px, (0.0, 0.0), self.baseline), []
+        for k, stamps_ns in enumerate(pairwise(self.stamps_ns.tolist())):
+            both = np.asarray(np.isfinite(self.depths[:, k : k + 2]).all(axis=1))
+            matches, covs = self._matches(both, k)
+            rows = self.focal_px * (self.xy[both, k, 1] - self.xy_right[both, k, 1])
+            # The nominal covariances take the place of a model's: there is no image to read.
+            n = len(matches)
+            nothing_read = MatchFeatures(
+                np.zeros((n, INPUTS), np.float32), np.zeros((n, 3)), np.zeros((n, 3))
+            )
+            found = KeyframeMatches(matches, nothing_read, rows, np.flatnonzero(both))
+            steps.append(measure_relative_pose(stamps_ns, found, covs, camera, calibration))
+        return steps
 
     def _matches(self, which: Mask, k: int) -> tuple[Matches, Array]:
         """Matches of keyframes k and k+1 [px] with the covariances of (u1, v1, d0, d1) [px^2].
@@ -285,7 +291,14 @@ def load_tracks(path: Path) -> RecordedTracks:
     stamp_ns, track = (content[name].astype(np.int64) for name in ("stamp_ns", "track"))
     if len(stamp_ns) == 0:
         raise MeasurementError(f"{path}: holds no observation, needed at least one.")
-    _require_once(track, stamp_ns, path)
+    order = np.lexsort((stamp_ns, track))
+    twice = (np.diff(track[order]) == 0) & (np.diff(stamp_ns[order]) == 0)
+    if twice.any():
+        row = int(order[np.argmax(twice)])
+        raise MeasurementError(
+            f"{path}: track {track[row]} is observed twice at {stamp_ns[row]} ns; needed one row "
+            "for each point and stereo pair."
+        )
     right = content["seen_right"]
     values: dict[str, Any] = {"track": track, "stamp_ns": stamp_ns, "seen_right": right}
     for name in ("xy", "cov", "xy_right", "cov_right"):
@@ -302,12 +315,78 @@ def load_tracks(path: Path) -> RecordedTracks:
     return RecordedTracks(**values, source=str(path))
 
 
-def _require_once(track: NDArray[np.int64], stamp_ns: Stamps, path: Path) -> None:
-    order = np.lexsort((stamp_ns, track))
-    twice = (np.diff(track[order]) == 0) & (np.diff(stamp_ns[order]) == 0)
-    if twice.any():
-        row = int(order[np.argmax(twice)])
-        raise MeasurementError(
-            f"{path}: track {track[row]} is observed twice at {stamp_ns[row]} ns; needed one row "
-            "for each point and stereo pair."
-        )
+POINTS = 150
+"""Points that are followed at a time."""
+
+BORDER_PX = 5.0
+"""Points nearer to the border of an image are not seen in it."""
+
+NEAREST_SHARE = 0.2
+"""A point nearer than this share of the nearest depth is no longer seen."""
+
+
+@dataclass(frozen=True)
+class SimulatedTracker:
+    """A rectified stereo camera and its tracker."""
+
+    camera: PinholePair
+    """Geometry of the rectified pair."""
+
+    resolution: tuple[int, int]
+    """Width and height of the images [px]."""
+
+    T_b_c: Array
+    """(4, 4) pose of the rectified left camera in the body."""
+
+    pixel_std: float
+    """Standard deviation of every coordinate of every observation [px]."""
+
+    depths: tuple[float, float]
+    """Nearest and farthest depth at which points appear [m]; uniform in the logarithm."""
+
+    def tracks(self, truth: GroundTruth, stamps_ns: Stamps, seed: tuple[int, ...]) -> FeatureTracks:
+        """Tracks over keyframes at `stamps_ns` of a camera that moves with the ground truth."""
+        rng = np.random.default_rng((*seed, 17))
+        Ts_w_c = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b @ self.T_b_c
+        points_w, followed = np.empty((0, 3)), np.empty(0, dtype=bool)
+        seen_until: list[Mask] = []
+        for T_w_c in Ts_w_c:
+            followed = followed & self._in_image(_into(points_w, T_w_c))
+            count = POINTS - int(followed.sum())
+            points_w = np.vstack([points_w, self._new_points(rng, T_w_c, count)])
+            followed = np.concatenate([followed, np.ones(count, dtype=bool)])
+            seen_until.append(followed)
+        seen, xy, _ = unseen(len(points_w), len(Ts_w_c))
+        std = self.pixel_std / self.camera.focal
+        for k, T_w_c in enumerate(Ts_w_c):
+            left = _into(points_w, T_w_c)
+            right = left - np.array([self.camera.baseline, 0.0, 0.0])
+            seen[0, : len(seen_until[k]), k] = seen_until[k]
+            seen[1, :, k] = seen[0, :, k] & self._in_image(right)
+            noise = std * rng.standard_normal((2, len(points_w), 2))
+            for side, points_c in enumerate((left, right)):
+                there = seen[side, :, k]
+                xy[side, there, k] = (points_c[:, :2] / points_c[:, 2:] + noise[side])[there]
+        covs = np.where(seen[..., None, None], std**2 * np.eye(2), np.nan)
+        return FeatureTracks.of_both_cameras(stamps_ns, seen, xy, covs, self.camera)
+
+    def _new_points(self, rng: np.random.Generator, T_w_c: Array, count: int) -> Array:
+        """(count, 3) points anywhere in the left image, in the world."""
+        size = np.array(self.resolution) - 1.0
+        uv = rng.uniform(BORDER_PX, size - BORDER_PX, size=(count, 2))
+        near, far = np.log(self.depths)
+        z = np.exp(rng.uniform(near, far, size=(count, 1)))
+        xy = (uv - np.array(self.camera.center)) / self.camera.focal
+        return np.hstack([xy * z, z]) @ T_w_c[:3, :3].T + T_w_c[:3, 3]
+
+    def _in_image(self, points_c: Array) -> Mask:
+        """Mask of the points (n, 3) that a camera of the pair sees."""
+        z = np.where(points_c[:, 2] > NEAREST_SHARE * self.depths[0], points_c[:, 2], np.nan)
+        uv = self.camera.focal * points_c[:, :2] / z[:, None] + np.array(self.camera.center)
+        upper = np.array(self.resolution) - 1.0 - BORDER_PX
+        return np.asarray(((uv >= BORDER_PX) & (uv <= upper)).all(axis=1))
+
+
+def _into(points_w: Array, T_w_c: Array) -> Array:
+    T_c_w = se3_inv(np.ascontiguousarray(T_w_c))
+    return np.asarray(points_w @ T_c_w[:3, :3].T + T_c_w[:3, 3], np.float64)

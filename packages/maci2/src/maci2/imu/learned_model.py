@@ -5,7 +5,6 @@ its first sample and 12 after it: that is the look-ahead, 60 ms at 200 Hz. Befor
 after the last sample of a recording these stand in themselves; nothing else is ever padded.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -23,7 +22,7 @@ from maci2.files import read_bytes, read_text
 from maci2.geometry.gaussian import require_spd
 from maci2.imu.bias_tracker import WALK_ACC, WALK_GYRO, StationaryShift, track_gyro_bias
 from maci2.imu.measurements import BiasPrior, ImuMeasurements
-from maci2.model_card import Card, CardKind
+from maci2.model_card import Card, CardKind, first_line, open_weights
 from maci2.sensors import ImuSamples, gaps
 from maci2.sensors.validation import require_plausible
 from maci2.types import GRAVITY_NORM, NS, Array
@@ -367,25 +366,8 @@ def load_imu_model(name_or_path: str | Path) -> "ImuModel":
 
 
 def _open(data: bytes, source: str, digest: str) -> "ImuModel":
-    found = hashlib.sha256(data).hexdigest()
-    if digest and found != digest:
-        raise OptionError(
-            f"{source}: SHA-256 of the weights is {found}, needed {digest}; the file was changed "
-            "or cut short. Install the package again, or train the model again."
-        )
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    try:
-        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        metadata = dict(session.get_modelmeta().custom_metadata_map)
-    except Exception as error:  # onnxruntime has no common base class for its errors
-        raise OptionError(
-            f"{source}: not an ONNX file that can be read ({_first_line(error)}); copy it again."
-        ) from error
-    card = read_card(metadata, source)
-    model = ImuModel(card, session)
+    session, metadata = open_weights(data, source, KIND.command, digest)
+    model = ImuModel(read_card(metadata, source), session)
     _require_working(model, source)
     return model
 
@@ -396,13 +378,9 @@ def _require_working(model: "ImuModel", source: str) -> None:
     try:
         outputs = model._run(stationary)
     except Exception as error:  # onnxruntime has no common base class for its errors
-        raise OptionError(f"{source}: {_UNUSABLE} ({_first_line(error)}).") from error
+        raise OptionError(f"{source}: {_UNUSABLE} ({first_line(error)}).") from error
     if not all(np.isfinite(numbers).all() for numbers in outputs):
         raise OptionError(f"{source}: {_UNUSABLE} (they give NaN or infinity).")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from maci2.geometry.se3 import skew_stack
 from maci2.pipeline.prepare import Inputs, Window
 from maci2.sensors import GroundTruth, truth_at
 from maci2.types import GRAVITY_W, NS, Array, Mask
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
+from maci2.vision.relative_poses import MAX_TRUTH_GAP_S
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,13 @@ from maci2.datasets import read_trajectory
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError, MeasurementError, OptionError
 from maci2.estimator.initial_guess import chained_poses
-from maci2.feature_tracks.simulated_tracks import SimulatedTracker, simulated_tracker
 from maci2.feature_tracks.track_adjustment import adjusted_steps
-from maci2.feature_tracks.tracks import FeatureTracks, RecordedTracks, load_tracks
+from maci2.feature_tracks.tracks import (
+    FeatureTracks,
+    RecordedTracks,
+    SimulatedTracker,
+    load_tracks,
+)
 from maci2.geometry import so3_log
 from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
 from maci2.imu.model_choice import calibrated_samples
@@ -48,11 +52,20 @@ from maci2.vision import (
     poses_from_truth,
     rectified_extrinsics,
 )
-from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
-from maci2.vision.odometry import StereoOdometry, even_keyframes, odometry_by
-from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
+from maci2.vision.covariance import (
+    EXACT_CALIBRATION,
+    CalibrationUncertainty,
+    covariance_model,
+)
+from maci2.vision.odometry import StereoOdometry, even_keyframes
+from maci2.vision.rectify import rectify
 from maci2.vision.relative_pose import stacked
-from maci2.vision.relative_poses import PredictedRotation, RotationPredictor, no_prediction
+from maci2.vision.relative_poses import (
+    MAX_TRUTH_GAP_S,
+    PredictedRotation,
+    RotationPredictor,
+    no_prediction,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -448,7 +461,8 @@ def open_vision(
         made_from = choice, truth, rig.cameras[0].T_b_c, seed
         if choice.kind == "truth":
             return TruthSource(*made_from)
-        tracker = simulated_tracker(rig, choice.pixel_std, choice.depths)
+        pair, noise = rectify(rig), (choice.pixel_std, choice.depths)
+        tracker = SimulatedTracker(pair, pair.resolution, pair.T_b_cr, *noise)
         return SimulatedTrackSource(*made_from, tracker)
     path = _find_file(recording, choice)
     if choice.kind == "tracks":
@@ -492,7 +506,8 @@ def open_odometry(
             "note: --vision is not given; camera motion comes from the images of %s",
             recording.name,
         )
-    return odometry_by(choice.covariance, frames, recording.rig, weights, predict_rotation)
+    model = covariance_model(choice.covariance, weights)
+    return StereoOdometry(frames, recording.rig, model, predict_rotation)
 
 
 def _find_file(recording: Recording, choice: VisionChoice) -> Path:

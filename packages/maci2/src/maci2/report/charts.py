@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import compress
 
@@ -31,7 +31,8 @@ class Series:
     x: Array
     y: Array
     band: Array | None = None
-    """Half width of a band around the line, such as standard deviations."""
+    """Half width of a band around the line, or half length of bars through the points, such as
+    standard deviations; on a logarithmic axis they reach down by a decade at most."""
 
     marks: bool = False
     """Points instead of a line."""
@@ -45,20 +46,23 @@ class Series:
     titles: Sequence[str] = ()
     """Tooltips of the points."""
 
+    edges: Array = field(default_factory=lambda: np.empty((2, 0)))
+    """(2, n) upper and lower edge of the band as it is drawn, set by `on`."""
+
     def on(self, logarithmic: tuple[bool, bool]) -> "Series":
         """Series as it is drawn on logarithmic axes (x, y), without values that are not numbers
         there."""
+        y, half = self.y, np.zeros(len(self.y))
+        if self.band is not None:
+            half = np.where(np.isfinite(self.band), self.band, 0.0)
+        edges = np.stack([y + half, y - half])
         with np.errstate(divide="ignore", invalid="ignore"):
-            x, y = (
-                np.log10(values) if is_log else values
-                for values, is_log in zip((self.x, self.y), logarithmic, strict=True)
-            )
+            x = np.log10(self.x) if logarithmic[0] else self.x
+            if logarithmic[1]:
+                y, edges = np.log10(y), np.log10(np.maximum(edges, y / 10.0))
         kept = np.isfinite(x) & np.isfinite(y)
-        band = None if self.band is None or logarithmic[1] else self.band[kept]
-        if band is not None:
-            band = np.where(np.isfinite(band), band, 0.0)
         titles = list(compress(self.titles, kept))
-        return replace(self, x=x[kept], y=y[kept], band=band, titles=titles)
+        return replace(self, x=x[kept], y=y[kept], edges=edges[:, kept], titles=titles)
 
 
 @dataclass(frozen=True)
@@ -132,25 +136,30 @@ def chart(
     from_zero: bool = False,
     logarithmic: tuple[bool, bool] = (False, False),
     limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
+    names: Sequence[str] = (),
 ) -> str:
-    """Line chart with bands and a legend above it.
+    """Chart of lines and points with bands and a legend above it.
 
     `logarithmic` axes (x, y) show positive numbers only. `limits` of the axes (x, y) make charts
-    comparable; not given, they are those of the data.
+    comparable; not given, they are those of the data. With `names`, x counts them from zero on.
     """
     shown = [one.on(logarithmic) for one in series]
-    bands = [0.0 if one.band is None else one.band for one in shown]
-    edges = [one.y + s * band for one, band in zip(shown, bands, strict=True) for s in (-1.0, 1.0)]
-    low, high = value_range(np.concatenate(edges), 0.06)
+    low, high = value_range(np.concatenate([one.edges.ravel() for one in shown]), 0.06)
+    across = value_range(np.concatenate([one.x for one in shown]), 0.0)
     x_limits, y_limits = limits or (
-        value_range(np.concatenate([one.x for one in shown]), 0.0),
+        (-0.6, len(names) - 0.4) if names else across,
         (0.0 if from_zero else low, high),
     )
     axes = Axes(x_limits, y_limits, logarithmic=logarithmic)
-    colors = _colors(shown)
-    lines = [line(one, axes, color) for one, color in zip(shown, colors, strict=True)]
-    body = frame(axes, x_label, y_label) + "".join(lines)
-    return with_legend(axes, body, [one.name for one in shown], colors)
+    body, legend, color, number = frame(axes, x_label, y_label, names), [], "", 0
+    for one in shown:
+        if one.dashed and not one.same_color:
+            color = SOFT
+        elif not one.same_color:
+            color, number = COLORS[number % len(COLORS)], number + 1
+        body += line(one, axes, color)
+        legend.append((one.name, color))
+    return with_legend(axes, body, [(name, color) for name, color in legend if name])
 
 
 def arrow(start: Array, end: Array, color: str) -> str:
@@ -213,31 +222,19 @@ def value_range(values: Array, margin: float) -> tuple[float, float]:
     return low - margin * (high - low), high + margin * (high - low)
 
 
-def _colors(series: Sequence[Series]) -> list[str]:
-    """Colours of the lines; expected values have that of the text."""
-    colors: list[str] = []
-    number = 0
-    for one in series:
-        if one.same_color:
-            colors.append(colors[-1])
-        elif one.dashed:
-            colors.append(SOFT)
-        else:
-            colors.append(COLORS[number % len(COLORS)])
-            number += 1
-    return colors
-
-
 def line(one: Series, axes: Axes, color: str) -> str:
     """SVG of one series."""
     if not len(one.x):
         return ""
     places = axes.at(one.x, one.y)
-    if one.marks:
-        return dots(places, 3, color, one.titles)
+    above, below = (axes.at(one.x, edge) for edge in one.edges)
     band = ""
+    if one.marks:
+        if one.band is not None:
+            ends = zip(above, below, strict=True)
+            band = "".join(segment(*bar, stroke=color, stroke_width=2) for bar in ends)
+        return band + dots(places, 3, color, one.titles)
     if one.band is not None:
-        above, below = (axes.at(one.x, one.y + sign * one.band) for sign in (1.0, -1.0))
         outline = _listed(np.concatenate([above, below[::-1]]))
         band = element("polygon", points=outline, fill=color, opacity="0.18")
     dashes = {"stroke_dasharray": "5 4"} if one.dashed else {}
@@ -265,9 +262,8 @@ def frame(axes: Axes, x_label: str, y_label: str, names: Sequence[str] = ()) -> 
     return "".join(parts)
 
 
-def with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[str]) -> str:
-    """Chart below its legend, which has as many lines as it needs."""
-    named = [(name, color) for name, color in zip(names, colors, strict=False) if name]
+def with_legend(axes: Axes, body: str, named: Sequence[tuple[str, str]]) -> str:
+    """Chart below its legend of names and colours, which has as many lines as it needs."""
     if len(named) < 2:
         return picture(axes.width, axes.height, body)
     x, lower, legend = float(LEFT), 0, ""
@@ -281,49 +277,6 @@ def with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[st
         x += width
     moved = element("g", body, transform=f"translate(0 {lower})") if lower else body
     return picture(axes.width, axes.height + lower, legend + moved)
-
-
-def bars(names: Sequence[str], pairs: Array, labels: tuple[str, str], y_label: str) -> str:
-    """Two bars with values for each name, such as prior and posterior standard deviation."""
-    axes = Axes((-0.6, len(names) - 0.4), (0.0, 1.15 * float(pairs.max())))
-    parts = [frame(axes, "", y_label, names)]
-    for (i, j), value in np.ndenumerate(pairs):
-        left, top = axes.at(i - 0.32 + 0.34 * j, float(value))
-        right, bottom = axes.at(i - 0.02 + 0.34 * j, 0.0)
-        size = {"width": right - left, "height": max(bottom - top, 0.5)}
-        parts.append(element("rect", x=left, y=top, **size, fill=COLORS[j]))
-        middle = (left + right) / 2
-        parts.append(label(middle, top - 3, f"{value:.2g}", "middle", class_="soft"))
-    return with_legend(axes, "".join(parts), labels, COLORS)
-
-
-def ranges(
-    names: Sequence[str],
-    marks: Sequence[Series],
-    std: Sequence[float],
-    stated: float,
-    y_label: str,
-) -> str:
-    """Several values for each name on a logarithmic axis, the first with three of its `std`, and a
-    stated value as a dashed line."""
-    half = 3.0 * np.nan_to_num(np.asarray(std, dtype=float))
-    first = marks[0].y
-    lows = np.maximum(first - half, first / 10.0)
-    ends = np.concatenate([*(one.y for one in marks), first + half, lows, [stated]])
-    low, high = value_range(np.log10(ends), 0.08)
-    axes = Axes((-0.6, len(names) - 0.4), (low, high), logarithmic=(False, True))
-    parts = [frame(axes, "", y_label, names)]
-    across = np.arange(float(len(names))) - 0.15
-    tops, bottoms = (axes.at(across, np.log10(level)) for level in (first + half, lows))
-    for top, bottom in zip(tops, bottoms, strict=True):
-        parts.append(segment(top, bottom, stroke=COLORS[0], stroke_width=2))
-    for j, one in enumerate(marks):
-        shifted = replace(one, x=one.x + 0.15 * (j - 1), y=np.log10(one.y), marks=True)
-        parts.append(line(shifted, axes, COLORS[j]))
-    level = np.full(2, math.log10(stated))
-    parts.append(line(Series("", np.array(axes.x), level, dashed=True), axes, SOFT))
-    legend = [*(one.name for one in marks), "stated"]
-    return with_legend(axes, "".join(parts), legend, [*COLORS[: len(marks)], SOFT])
 
 
 @dataclass(frozen=True)
@@ -415,12 +368,18 @@ def seconds(stamps_ns: Stamps, start_ns: int) -> Array:
 
 
 def beside_one(
-    time_s: Array, residuals: dict[str, Array], expected: str, label: str, is_log: bool = False
+    time_s: Array,
+    residuals: dict[str, Array],
+    expected: str,
+    label: str,
+    caption: str,
+    is_log: bool = False,
 ) -> str:
-    """Chart of residuals (n,) over time beside their expectation, which is one."""
+    """Residuals (n,) over time beside their expectation, which is one."""
     series = [Series(name, time_s, values, marks=True) for name, values in residuals.items()]
     series.append(Series(expected, time_s, np.ones(len(time_s)), dashed=True))
-    return chart(series, "time [s]", label, from_zero=not is_log, logarithmic=(False, is_log))
+    svg = chart(series, "time [s]", label, from_zero=not is_log, logarithmic=(False, is_log))
+    return figure(svg, caption)
 
 
 def imu_figures(imu: ImuSamples | ImuMeasurements, gyro_caption: str, acc_caption: str) -> str:

@@ -219,26 +219,25 @@ def rig_drawing(rig: Rig) -> str:
     shown = np.concatenate([part.reshape(-1, 3) for part in (origins, tips, frustums)])
     view = View.on(ABOVE, shown, (30.0, 35.0), RIG_HEIGHT, RIG_HEIGHT)
     labels = Labels(WIDTH, RIG_HEIGHT)
-    lines, arrows, letters, words = [], [], [], []
+    body = ""
     for corners in view.at(frustums):
         for a, b in EDGES:
             faint = {"stroke": SOFT, "stroke_width": 1, "opacity": "0.7"}
-            lines.append(segment(corners[a], corners[b], **faint))
+            body += segment(corners[a], corners[b], **faint)
+        for corner in corners[1:]:
+            labels.avoid(corners[0], corner)
     frames = list(zip(names, view.at(origins), view.at(tips), strict=True))
     for _, origin, ends in frames:
         for (_, color), end in zip(AXES, ends, strict=True):
-            arrows.append(arrow(origin, end, color))
+            body += arrow(origin, end, color)
             labels.avoid(origin, end)
-    for corners in view.at(frustums):
-        for corner in corners[1:]:
-            labels.avoid(corners[0], corner)
     for _, origin, ends in frames:
         for (axis, color), end in zip(AXES, ends, strict=True):
-            letters.append(labels.place(end, axis, end - origin, color))
+            body += labels.place(end, axis, end - origin, color)
     for name, origin, ends in frames:
-        words.append(labels.place(origin, name, origin - ends.mean(axis=0)))
+        body += labels.place(origin, name, origin - ends.mean(axis=0))
     return figure(
-        view.picture("".join([*lines, *arrows, *letters, *words])),
+        view.picture(body),
         "Axes of each frame: x red, y green, z blue. A camera looks along its z axis; its frustum "
         "is grey.",
     )
@@ -279,10 +278,10 @@ class TrackedImage:
     sigma_px: Array
     """(n,) predicted standard deviation of the match, both axes together."""
 
-    @classmethod
-    def without_points(cls, image: Image) -> "TrackedImage":
-        """Image into which no point could be tracked."""
-        return cls(image, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
+
+def _without_points(image: Image) -> TrackedImage:
+    """Image into which no point could be tracked."""
+    return TrackedImage(image, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
 
 
 def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> TrackedImage:
@@ -292,16 +291,16 @@ def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> Tr
     try:
         pairs = [frames.pair(index) for index in indices]
     except ImageError:
-        return TrackedImage.without_points(np.zeros((1, 1), np.uint8))
+        return _without_points(np.zeros((1, 1), np.uint8))
     first, second = (keyframe(odometry.rectification, pair.left, pair.right) for pair in pairs)
     measured = odometry.relative_pose(*indices)
     if measured.reason:
-        return TrackedImage.without_points(second.left)
+        return _without_points(second.left)
     camera = odometry.rectification
     rotation = PredictedRotation(measured.T_ck_ck1[:3, :3], measured.cov_T_ck_ck1[3:, 3:])
     found = match_keyframes(first, [], second, camera, rotation)
     if len(found.matches) < MIN_MATCHES:
-        return TrackedImage.without_points(second.left)
+        return _without_points(second.left)
     cov = odometry.model(found.features)
     inlier = consensus_pose(found.matches, cov, camera, rotation).weights > 0.0
     sigma_px = np.sqrt(np.trace(cov[inlier, :2, :2], axis1=1, axis2=2))
@@ -310,28 +309,27 @@ def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> Tr
 
 def latest_tracks(odometry: StereoOdometry, stamp_ns: int) -> TrackedImage:
     """Image at a timestamp, with its points and their positions one image before."""
-    index = odometry.frames.index_of(int(stamp_ns))
-    before_ns = int(odometry.stamps_ns[max(index - 1, 0)])
-    return tracked_image(odometry, before_ns, stamp_ns)
+    index = odometry.frames.index_of(stamp_ns)
+    return tracked_image(odometry, int(odometry.stamps_ns[max(index - 1, 0)]), stamp_ns)
 
 
 def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
     """(n, 3) colours from cyan, most certain, to orange, five times less certain."""
-    if not len(sigma_px):
-        return np.empty((0, 3), dtype=np.uint8)
     share = np.clip((sigma_px / _best(sigma_px) - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
     return np.asarray(SURE + share[:, None] * (UNSURE - SURE)).astype(np.uint8)
 
 
 def _best(sigma_px: Array) -> float:
     """Standard deviation of the most certain matches of an image [px]."""
-    return float(np.quantile(sigma_px, 0.05))
+    return float(np.quantile(sigma_px, 0.05)) if len(sigma_px) else np.inf
 
 
 def track_figure(tracked: TrackedImage) -> str:
     """Image with its points and a legend of their colours."""
+    height, width = tracked.image.shape
+    svg = picture(width, height, _tracks(tracked))
     if not len(tracked.sigma_px):
-        return figure(track_picture(tracked), "No point could be tracked into this image.", True)
+        return figure(svg, "No point could be tracked into this image.", wide=True)
     best = _best(tracked.sigma_px)
     first, last = (",".join(f"{part:.0f}" for part in color) for color in (SURE, UNSURE))
     ramp = (
@@ -343,7 +341,7 @@ def track_figure(tracked: TrackedImage) -> str:
         f"{len(tracked.sigma_px)} points tracked from the previous image, coloured by the "
         "predicted standard deviation of the match."
     )
-    return figure(track_picture(tracked) + ramp, caption, wide=True)
+    return figure(svg + ramp, caption, wide=True)
 
 
 def embedded(image: Image) -> str:
@@ -354,13 +352,8 @@ def embedded(image: Image) -> str:
     return element("image", width=width, height=height, href=f"data:image/jpeg;base64,{text}")
 
 
-def track_picture(tracked: TrackedImage) -> str:
-    """SVG of the image with a line for every match."""
-    height, width = tracked.image.shape
-    return picture(width, height, _tracks(tracked))
-
-
 def _tracks(tracked: TrackedImage) -> str:
+    """SVG elements of the image with a line for every match."""
     body = [embedded(tracked.image)]
     colors = [f"rgb({r},{g},{b})" for r, g, b in sigma_colors(tracked.sigma_px)]
     for start, end, color in zip(tracked.uv0, tracked.uv1, colors, strict=True):

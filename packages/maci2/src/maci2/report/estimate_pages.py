@@ -21,7 +21,6 @@ from maci2.report.charts import (
     AXES,
     WITH_BANDS,
     Series,
-    bars,
     beside_one,
     chart,
     components,
@@ -42,7 +41,7 @@ from maci2.report.html import Section, figure, matrix, page, side_by_side, table
 from maci2.result_output import stds
 from maci2.sensors import truth_at
 from maci2.sensors.interpolation import nearest_index
-from maci2.types import GRAVITY_NORM, NS, Array
+from maci2.types import GRAVITY_W, NS, Array
 from maci2.vision import RelativePoses
 
 Row = tuple[str, ...]
@@ -103,8 +102,11 @@ def init_sections(result: InitializedRecording) -> list[Section]:
     stamps_ns = result.window.stamps_ns
     sections = []
     if state is not None and posterior is not None:
-        pictures = side_by_side(path_figure(state), velocity_figure(state, posterior))
-        sections.append(Section("Motion", pictures))
+        time_s = seconds(stamps_ns, int(stamps_ns[0]))
+        text = "Velocity of the body, each in its own body frame, with three standard deviations."
+        band = 3.0 * stds(posterior.velocity_b)
+        velocity = components(time_s, state.velocity_b, "velocity [m/s]", text, band)
+        sections.append(Section("Motion", side_by_side(path_figure(state), velocity)))
     if inputs.vision.odometry is not None and not result.report.time_offset_s:
         tracked = latest_tracks(inputs.vision.odometry, int(stamps_ns[-1]))
         sections.append(Section("Images", track_figure(tracked)))
@@ -113,44 +115,32 @@ def init_sections(result: InitializedRecording) -> list[Section]:
         parts = [imu_figures(imu, *IN_WINDOW), bias_figure(imu, posterior)]
         if not result.report.time_offset_s:
             vision = inputs.vision.motion(stamps_ns, result.window.index)
-            parts.insert(0, residual_figure(state, vision, imu, result.report.inflation))
+            ratios = normalized_residuals(state, vision, imu, result.report.inflation)
+            text = (
+                "Root mean square of all residuals between two keyframes, over what the stated "
+                "noise leaves of them after the fit: about 1 where noise is as stated."
+            )
+            shown = {"vision and IMU": ratios}
+            parts.insert(0, beside_one(time_s[1:], shown, "expected", "residual / expected", text))
         title = "Residuals, excitation, and what the window added to the prior"
         sections.append(Section(title, side_by_side(*parts)))
     return sections
 
 
-def velocity_figure(state: VIState, posterior: Posterior) -> str:
-    """Velocity over time with three standard deviations."""
-    time_s = seconds(state.stamps_ns, int(state.stamps_ns[0]))
-    caption = "Velocity of the body, each in its own body frame, with three standard deviations."
-    band = 3.0 * stds(posterior.velocity_b)
-    return components(time_s, state.velocity_b, "velocity [m/s]", caption, band)
-
-
-def residual_figure(
-    state: VIState, vision: RelativePoses, imu: ImuMeasurements, inflation: float
-) -> str:
-    """Residuals in units of their expected standard deviation."""
-    time_s = seconds(state.stamps_ns[1:], int(state.stamps_ns[0]))
-    residuals = {"vision and IMU": normalized_residuals(state, vision, imu, inflation)}
-    caption = (
-        "Root mean square of all residuals between two keyframes, over what the stated noise "
-        "leaves of them after the fit: about 1 where noise is as stated."
-    )
-    svg = beside_one(time_s, residuals, "expected", "residual / expected")
-    return figure(svg, caption)
-
-
 def visual_residual_figure(state: VIState, vision: RelativePoses) -> str:
     """Residuals of relative poses, in their own standard deviations."""
     time_s = seconds(state.stamps_ns[1:], int(state.stamps_ns[0]))
-    sigmas = np.where(vision.measured[:, None], visual_sigmas(state, vision), np.nan)
+    Ts_c0_c = state.Ts_c0_b @ state.T_b_c
+    away = vision.Ts_ck_ck1 @ np.linalg.inv(Ts_c0_c[1:]) @ Ts_c0_c[:-1]
+    whitened = np.array([se3_log(T) for T in away]) / stds(vision.covs_T_ck_ck1)
+    rms = np.sqrt((whitened.reshape(-1, 2, 3) ** 2).mean(axis=2))
+    sigmas = np.where(vision.measured[:, None], rms, np.nan)
     residuals = {"translation": sigmas[:, 0], "rotation": sigmas[:, 1]}
     caption = (
         "Residual of each relative pose, root mean square over three axes, in its own standard "
         "deviations: about 1, or less where the estimate follows the camera."
     )
-    return figure(beside_one(time_s, residuals, "stated noise", "residual [sigma]"), caption)
+    return beside_one(time_s, residuals, "stated noise", "residual [sigma]", caption)
 
 
 def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:
@@ -161,9 +151,17 @@ def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:
         ("Accelerometer", imu.bias_prior.std_acc, posterior.acc_bias, 1.0, "m/s²"),
     ):
         if np.isfinite(prior).all():
-            pairs = scale * np.column_stack([prior, stds(cov)])
-            svg = bars(AXES, pairs, ("prior", "posterior"), f"1-sigma [{unit}]")
-            figures.append(figure(svg, f"{sensor} bias: 1-sigma before and after the window."))
+            before, after, axes = scale * prior, scale * stds(cov), np.arange(3.0)
+            marks = [
+                Series("prior", axes - 0.1, before, marks=True),
+                Series("posterior", axes + 0.1, after, marks=True),
+            ]
+            svg = chart(marks, "", f"1-sigma [{unit}]", from_zero=True, names=AXES)
+            numbers = [vector(std, 3, signed=False) for std in (before, after)]
+            text = (
+                f"{sensor} bias: 1-sigma before ({numbers[0]}) and after the window ({numbers[1]})."
+            )
+            figures.append(figure(svg, text))
     return "".join(figures)
 
 
@@ -193,16 +191,6 @@ def normalized_residuals(
         np.add.at(counts, index, factors.r.shape[1])
     known = redundancy > LEAST_LEFT * counts
     return np.sqrt(np.where(known, squares / np.where(known, redundancy, 1.0), np.nan))
-
-
-def visual_sigmas(state: VIState, vision: RelativePoses) -> Array:
-    """(n - 1, 2) root mean square of the translation's and the rotation's residual, in the stated
-    standard deviations."""
-    Ts_c0_c = state.Ts_c0_b @ state.T_b_c
-    away = vision.Ts_ck_ck1 @ np.linalg.inv(Ts_c0_c[1:]) @ Ts_c0_c[:-1]
-    residuals = np.array([se3_log(T) for T in away])
-    squares = residuals**2 / np.diagonal(vision.covs_T_ck_ck1, axis1=1, axis2=2)
-    return np.asarray(np.sqrt(squares.reshape(-1, 2, 3).mean(axis=2)))
 
 
 def calibration_page(result: CalibratedRecording, command: str) -> str:
@@ -377,9 +365,12 @@ def _sections(tracked: RecordedTrack) -> list[Section]:
     gyro, acc = (values[::every] for values in raw_biases(tracked.inputs, tracked.at_images))
     height = Series("height", time_s, positions[:, 2], 3.0 * std[:, 8])
     height_text = "Height over time. Band: three standard deviations."
+    true_positions, path_text = _true_positions(tracked), caption("states")
+    if true_positions is not None:
+        path_text += " Grey: ground truth, aligned by rotation and translation."
+    path = path_drawing(positions, velocity, GRAVITY_W, true_positions)
     motion = side_by_side(
-        _path(tracked, positions, velocity),
-        figure(chart([height], "time [s]", "z [m]"), height_text),
+        figure(path, path_text), figure(chart([height], "time [s]", "z [m]"), height_text)
     )
     growth = "Standard deviation of position, relative to the start: without a map it grows."
     over_time = [
@@ -402,15 +393,6 @@ def _sections(tracked: RecordedTrack) -> list[Section]:
         image = track_figure(tracked_image(odometry, first_ns, last_ns))
         sections.insert(1, Section("Images", image))
     return sections
-
-
-def _path(tracked: RecordedTrack, positions: Array, velocity: Array) -> str:
-    down = np.array([0.0, 0.0, -GRAVITY_NORM])
-    true_positions = _true_positions(tracked)
-    text = caption("states")
-    if true_positions is not None:
-        text += " Grey: ground truth, aligned by rotation and translation."
-    return figure(path_drawing(positions, velocity, down, true_positions), text)
 
 
 def _true_positions(tracked: RecordedTrack) -> Array | None:
@@ -441,9 +423,8 @@ def _keyframes(tracked: RecordedTrack) -> str:
         text = (
             "Chi-square per degree of freedom of each relative pose against the IMU's prediction."
         )
-        residuals = {"relative pose": chi2}
-        svg = beside_one(time_s, residuals, "expected", "chi-square / dof", is_log=True)
-        body = figure(svg, text)
+        label, residuals = "chi-square / dof", {"relative pose": chi2}
+        body = beside_one(time_s, residuals, "expected", label, text, is_log=True)
     rows = [(f"{(k.stamp_ns - start_ns) / NS:.2f}", k.reason) for k in keyframes if k.reason]
     unused = table(("time [s]", "not used because"), rows) if rows else "<p>All were used.</p>"
     return side_by_side(body, f"<div>{unused}</div>")

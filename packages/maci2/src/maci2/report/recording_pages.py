@@ -18,7 +18,6 @@ from maci2.report.charts import (
     every_nth,
     imu_figures,
     picture,
-    ranges,
     seconds,
 )
 from maci2.report.drawings import caption, embedded, path_drawing, rig_drawing
@@ -43,7 +42,7 @@ from maci2.tools.imu_noise.run import (
     noise_remarks,
     noise_rows,
 )
-from maci2.types import GRAVITY_NORM, NS, Array
+from maci2.types import GRAVITY_W, NS
 
 TRIES = 20
 """Number of unreadable stereo pairs after which none is shown."""
@@ -54,7 +53,15 @@ def diagnostics_page(diagnosis: Diagnosis, recording: Recording | None, command:
     usable = "usable" if diagnosis.usable else "not usable"
     advice = diagnosis.first_line.partition(" ")[2].strip()
     lead = f"<p class='first {diagnosis.findings[0].level}'><b>{usable}</b>. {escape(advice)}</p>"
-    sections = [Section("Findings", findings_list(diagnosis.findings)), _sensors(diagnosis)]
+    body = table(
+        ("sensor", *SENSOR_COLUMNS), [(name, *timing.cells()) for name, timing in diagnosis.sensors]
+    )
+    if diagnosis.images is not None:
+        rows = [(f"cam{i}", *camera.cells()) for i, camera in enumerate(diagnosis.images.cameras)]
+        body += f"<h3>Images, at {diagnosis.images.places} places of the recording</h3>"
+        body += table(("camera", *IMAGE_COLUMNS), rows)
+    findings = Section("Findings", findings_list(diagnosis.findings))
+    sections = [findings, Section("Sensors", body)]
     if recording is not None:
         drawn = [rig_drawing(recording.rig)] if recording.rig.extrinsics_known else []
         pair = _first_pair(recording)
@@ -83,16 +90,6 @@ def _first_pair(recording: Recording) -> str:
         both = np.vstack([pair.left, pair.right])
         return picture(both.shape[1], both.shape[0], embedded(both))
     return ""
-
-
-def _sensors(diagnosis: Diagnosis) -> Section:
-    rows = [(name, *timing.cells()) for name, timing in diagnosis.sensors]
-    body = table(("sensor", *SENSOR_COLUMNS), rows)
-    if diagnosis.images is not None:
-        rows = [(f"cam{i}", *camera.cells()) for i, camera in enumerate(diagnosis.images.cameras)]
-        body += f"<h3>Images, at {diagnosis.images.places} places of the recording</h3>"
-        body += table(("camera", *IMAGE_COLUMNS), rows)
-    return Section("Sensors", body)
 
 
 def _timing(recording: Recording) -> Iterator[str]:
@@ -186,15 +183,15 @@ def _differences(audit: AuditedTruth, published: GroundTruth) -> str:
     turned_deg = np.rad2deg(so3_log_stack(np.swapaxes(R_w_b, 1, 2) @ R_w_p))
     about = "Orientation, about the body's axes."
     parts = [components(time_s, turned_deg, "rotation [deg]", about)]
-    velocity = _in_body(R_w_p, published.v_w[rows]) - _in_body(R_w_b, at.v_w)
+    velocity_p, velocity_b = (
+        np.einsum("kji,kj->ki", Rs_w_b, v_w)
+        for Rs_w_b, v_w in ((R_w_p, published.v_w[rows]), (R_w_b, at.v_w))
+    )
+    velocity = velocity_p - velocity_b
     if np.isfinite(velocity).any():
         along = "Velocity, along the body's axes."
         parts.append(components(time_s, velocity, "velocity [m/s]", along))
     return side_by_side(*parts)
-
-
-def _in_body(Rs: Array, vectors: Array) -> Array:
-    return np.asarray(np.einsum("kji,kj->ki", Rs, vectors))
 
 
 def _residuals(audit: AuditedTruth) -> Iterator[str]:
@@ -214,8 +211,7 @@ def _states(audit: AuditedTruth) -> str:
     shown = np.arange(len(audit.truth)) % every_nth(len(audit.truth)) == 0
     truth, std = audit.truth.part(shown), stds(audit.cov_states[shown])
     time_s = seconds(truth.stamps_ns, int(truth.stamps_ns[0]))
-    down = np.array([0.0, 0.0, -GRAVITY_NORM])
-    path = path_drawing(truth.Ts_w_b[:, :3, 3], truth.v_w, down)
+    path = path_drawing(truth.Ts_w_b[:, :3, 3], truth.v_w, GRAVITY_W)
     spreads = [
         components(time_s, scale * std[:, part], f"sigma of {label}", text, from_zero=True)
         for part, scale, label, text in (
@@ -240,8 +236,10 @@ def noise_page(measured: MeasuredImu, command: str) -> str:
     names = ", ".join(measured.recordings)
     columns = ("noise density", "in motion", "1-sigma", "stationary", "roughness", "stated")
     # On a phone the head of the table is not shown, so each row has its whole unit.
-    signs = (("^2", "²"), ("^3", "³"), ("]", "/√Hz]"))
-    rows = [[_replaced(cell, signs) for cell in row] for row in noise_rows(measured)]
+    rows = [
+        [cell.replace("^2", "²").replace("^3", "³").replace("]", "/√Hz]") for cell in row]
+        for row in noise_rows(measured)
+    ]
     lead = (
         f"{table(columns, rows)}{bullets(noise_remarks(measured))}"
         f"<p>{escape(names)}: {measured.seconds:.0f} s in motion, against "
@@ -269,12 +267,6 @@ def noise_page(measured: MeasuredImu, command: str) -> str:
     return page(f"IMU noise: {names}", lead, sections, command)
 
 
-def _replaced(text: str, signs: tuple[tuple[str, str], ...]) -> str:
-    for old, new in signs:
-        text = text.replace(old, new)
-    return text
-
-
 def _whiteness(check: NoiseCheck) -> str:
     after, before = check.measured, check.stated
     lag_s = check.horizon_s * np.arange(1.0, len(after.correlation) + 1.0)
@@ -291,22 +283,25 @@ def _whiteness(check: NoiseCheck) -> str:
 def _density_figure(measured: MeasuredImu, sensor: int) -> str:
     """Noise densities of the axes of one sensor, by all methods."""
     name, unit = SENSORS[sensor]
-    axes, part = np.arange(3.0), slice(3 * sensor, 3 * sensor + 3)
+    axes, part = np.arange(3.0) - 0.15, slice(3 * sensor, 3 * sensor + 3)
     levels = (measured.estimate.gyro, measured.estimate.acc)[sensor].axes
     stated = (measured.stated.density_gyro, measured.stated.density_acc)[sensor]
-    marks = [
-        Series("in motion", axes, np.array([level.value for level in levels])),
-        Series("roughness", axes, measured.high_frequency[part]),
+    in_motion = np.array([level.value for level in levels])
+    std = np.array([level.std if level.seen else np.nan for level in levels])
+    series = [
+        Series("in motion", axes, in_motion, 3.0 * std, marks=True),
+        Series("roughness", axes + 0.15, measured.high_frequency[part], marks=True),
     ]
     if measured.allan is not None:
-        marks.append(Series("stationary", axes, measured.allan.density[part]))
-    std = [level.std if level.seen else np.nan for level in levels]
+        density = measured.allan.density[part]
+        series.append(Series("stationary", axes + 0.3, density, marks=True))
+    series.append(Series("stated", np.array([-0.6, 2.4]), np.full(2, stated), dashed=True))
     label = f"density [{unit}/√Hz]".replace("^2", "²")
     text = (
         f"{name.capitalize()}: density of the white noise of each axis. Bars: three standard "
         "deviations; dashed line: data sheet."
     )
-    return figure(ranges("xyz", marks, std, stated, label), text)
+    return figure(chart(series, "", label, logarithmic=(False, True), names="xyz"), text)
 
 
 def _allan_figure(measured: MeasuredImu, allan: AllanDeviation, sensor: int) -> str:

@@ -31,7 +31,11 @@ class Viewer:
     """One Rerun recording; every `show` adds to it."""
 
     def __init__(self, target: str, title: str) -> None:
-        self._rr = _rerun()
+        try:
+            import rerun
+        except ImportError as error:
+            raise OptionError("--rerun needs Rerun: pip install 'maci2[viewer]'.") from error
+        self._rr = rerun
         if target != LIVE and not target.endswith(".rrd"):
             raise OptionError(f"--rerun is '{target}'; give a file that ends in .rrd, or live.")
         self._rr.init(f"maci2 {title}", spawn=target == LIVE)
@@ -136,11 +140,3 @@ def ellipsoid(cov: Array) -> tuple[Array, Array]:
     values, axes = np.linalg.eigh(cov)
     axes = axes * np.sign(np.linalg.det(axes))
     return SIGMAS * np.sqrt(np.maximum(values, 0.0)), Rotation.from_matrix(axes).as_quat()
-
-
-def _rerun() -> Any:
-    try:
-        import rerun
-    except ImportError as error:
-        raise OptionError("--rerun needs Rerun: pip install 'maci2[viewer]'.") from error
-    return rerun

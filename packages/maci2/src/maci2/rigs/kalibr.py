@@ -31,7 +31,6 @@ from maci2.rigs.parts import (
     AnyNoise,
     NoiseKeys,
     RigParts,
-    StatedNoise,
     make_camera,
 )
 from maci2.rigs.recognition import CAMERA_KEY, identify

@@ -89,9 +89,10 @@ class Trajectory:
         angles, angle_rates = self.angles.derivative(t, 0), self.angles.derivative(t, 1)
         v_w, a_w = self.position.derivative(t, 1), self.position.derivative(t, 2)
         if self.follows == "heading":
-            heading, heading_rate = _heading(v_w, a_w)
-            angles[:, 0] += heading
-            angle_rates[:, 0] += heading_rate
+            # The direction of travel in the plane [rad] and its rate [rad/s].
+            angles[:, 0] += np.arctan2(v_w[:, 1], v_w[:, 0])
+            turning = v_w[:, 0] * a_w[:, 1] - v_w[:, 1] * a_w[:, 0]
+            angle_rates[:, 0] += turning / (v_w[:, 0] ** 2 + v_w[:, 1] ** 2)
         elif self.follows == "thrust":
             jerk_w = self.position.derivative(t, 3)
             tilt, tilt_rate = _tilt(a_w - GRAVITY_W, jerk_w, angles[:, 0], angle_rates[:, 0])
@@ -99,13 +100,6 @@ class Trajectory:
             angle_rates[:, 1:] += tilt_rate
         p_w_b = self.position.derivative(t, 0)
         return Motion(p_w_b, v_w, a_w, _attitude(angles), _body_rate(angles, angle_rates))
-
-
-def _heading(v_w: Array, a_w: Array) -> tuple[Array, Array]:
-    """Direction of travel in the plane [rad] and its rate [rad/s], each (n,)."""
-    heading = np.arctan2(v_w[:, 1], v_w[:, 0])
-    turning = v_w[:, 0] * a_w[:, 1] - v_w[:, 1] * a_w[:, 0]
-    return heading, turning / (v_w[:, 0] ** 2 + v_w[:, 1] ** 2)
 
 
 def _tilt(force_w: Array, jerk_w: Array, yaw: Array, yaw_rate: Array) -> tuple[Array, Array]:

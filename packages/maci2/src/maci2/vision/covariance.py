@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from maci2.errors import OptionError
 from maci2.files import read_bytes
 from maci2.geometry import se3_adj, se3_log
 from maci2.jit import kernel
-from maci2.model_card import Card, CardKind
+from maci2.model_card import Card, CardKind, open_weights
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.vision.two_frame import Matches
@@ -198,24 +198,6 @@ INPUTS = PATCH_INPUTS + RESIDUALS + EVIDENCE + TRACK_SCALARS
 
 
 @dataclass(frozen=True)
-class Checks:
-    """What following points forward, backward and across measured."""
-
-    backward: Array
-    """(n, 3) how far the way back missed: frame k to k+1, stereo in k, stereo in k+1 [px]."""
-
-    row_errors: Array
-    """(n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset removed."""
-
-    right_rows: Array
-    """(n, 2) rows of the stereo matches in both right images [px]."""
-
-    relief: Array
-    """(n, 2) around the point in frame k: how much rough disparities differ [px], and the share of
-    pixels that have one."""
-
-
-@dataclass(frozen=True)
 class MatchFeatures:
     """Inputs of the covariance models, one row per match."""
 
@@ -234,8 +216,26 @@ Images = tuple[Image, Image, Image, Image, Image, Image]
 images without their exposure, in which points were followed."""
 
 
-def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
-    """Inputs of the covariance models for matches between the images of two keyframes."""
+def gather(
+    images: Images,
+    matches: Matches,
+    backward: Array,
+    row_errors: Array,
+    right_rows: Array,
+    relief: Array,
+) -> MatchFeatures:
+    """Inputs of the covariance models for matches between the images of two keyframes.
+
+    Args:
+        images: those of both keyframes.
+        matches: n points in them.
+        backward: (n, 3) how far the way back missed: frame k to k+1, stereo in k and in k+1 [px].
+        row_errors: (n, 2) how far the stereo matches lie off their row in k and k+1 [px], offset
+            removed.
+        right_rows: (n, 2) rows of the stereo matches in both right images [px].
+        relief: (n, 2) around the point in frame k: how much rough disparities differ [px], and the
+            share of pixels that have one.
+    """
     n = len(matches)
     inputs = np.empty((n, INPUTS), np.float32)
     tensors, residual_vars = np.empty((n, 3)), np.empty((n, 3))
@@ -243,7 +243,7 @@ def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
     places[:, 0], places[:, 2] = matches.uv0, matches.uv1
     places[:, 1, 0] = matches.uv0[:, 0] - matches.disparity0
     places[:, 3, 0] = matches.uv1[:, 0] - matches.disparity1
-    places[:, 1, 1], places[:, 3, 1] = checks.right_rows.T
+    places[:, 1, 1], places[:, 3, 1] = right_rows.T
     _describe(images, places, inputs, tensors, residual_vars)
     # The last numbers: geometry of the tracks and the noise that linear theory predicts for them.
     moved = matches.uv1 - matches.uv0
@@ -251,8 +251,8 @@ def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
     root = np.hypot(xx - yy, 2.0 * xy)
     large, small = 0.5 * (xx + yy + root), np.maximum(0.5 * (xx + yy - root), 1e-3)
     scalars = [
-        np.log(checks.backward + 0.01),
-        np.log(np.abs(checks.row_errors) + 0.02),
+        np.log(backward + 0.01),
+        np.log(np.abs(row_errors) + 0.02),
         np.log(np.linalg.norm(moved, axis=1) + 0.05),
         moved / 50.0,
         np.log(matches.disparity0 + 0.5),
@@ -264,8 +264,8 @@ def gather(images: Images, matches: Matches, checks: Checks) -> MatchFeatures:
         0.5 * np.log((residual_vars[:, 0] + 0.5) / small),
         0.5 * np.log((residual_vars[:, 1:] + 0.5) / (xx[:, None] + 1.0)),
         np.full(n, math.log(pixel_noise(images[0]) + 0.3)),
-        np.log(checks.relief[:, 0] + 0.1),
-        checks.relief[:, 1],
+        np.log(relief[:, 0] + 0.1),
+        relief[:, 1],
     ]
     inputs[:, INPUTS - TRACK_SCALARS :] = np.column_stack(scalars)
     return MatchFeatures(inputs, tensors, residual_vars)
@@ -442,6 +442,14 @@ MATCH_CARD = CardKind(MatchCard, "no match covariance", METADATA_KEY, FORMAT, "m
 class CovarianceModel(Protocol):
     """Covariances (n, 4, 4) [px^2] of the matches that some features describe."""
 
+    @property
+    def is_baseline(self) -> bool:
+        """Relative poses have the covariance of Eq. 6 alone, without errors of the calibration."""
+
+    @property
+    def scaled_by_residuals(self) -> bool:
+        """Eq. 6 is multiplied by chi-square over its degrees of freedom."""
+
     def __call__(self, features: MatchFeatures) -> Array: ...
 
 
@@ -450,6 +458,8 @@ class FixedNoise:
     """The same for all."""
 
     std_px: float = FIXED_PX
+    scaled_by_residuals: bool = False
+    is_baseline: ClassVar[bool] = True
 
     def __call__(self, features: MatchFeatures) -> Array:
         cov = self.std_px**2 * np.eye(4)
@@ -459,6 +469,9 @@ class FixedNoise:
 @dataclass(frozen=True)
 class StructureTensor:
     """The bound of least squares: grey noise through the inverse of the patch's gradients."""
+
+    is_baseline: ClassVar[bool] = True
+    scaled_by_residuals: ClassVar[bool] = False
 
     def __call__(self, features: MatchFeatures) -> Array:
         xx, xy, yy = features.tensors.T + np.array([[1.0], [0.0], [1.0]])
@@ -476,24 +489,19 @@ class StructureTensor:
 class Learned:
     """The network, run without the framework that trained it."""
 
-    def __init__(self, path: Path | None = None):
-        import onnxruntime
+    is_baseline = scaled_by_residuals = False
 
-        source = str(path or BUNDLED)
-        weights = _weights(path)
-        self._digest = hashlib.sha256(weights).hexdigest()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        try:
-            self._session = onnxruntime.InferenceSession(
-                weights, options, providers=["CPUExecutionProvider"]
-            )
-            metadata = dict(self._session.get_modelmeta().custom_metadata_map)
-        except Exception as error:  # onnxruntime has no common base class for its errors
-            raise OptionError(
-                f"{source}: not an ONNX file that can be read; copy it again, or train it again "
-                "with `maci2 train-vision`."
-            ) from error
+    def __init__(self, path: Path | None = None):
+        source, digest = str(path or BUNDLED), "" if path else bundled_digest()
+        if path is None:
+            content = (WEIGHTS / BUNDLED).read_bytes()
+        elif path.is_file():
+            name = "weights of a match covariance"
+            content = read_bytes(path, name, MAX_WEIGHT_BYTES, OptionError)
+        else:
+            raise OptionError(f"{path}: no such file; `maci2 train-vision` writes one.")
+        self._digest = hashlib.sha256(content).hexdigest()
+        self._session, metadata = open_weights(content, source, MATCH_CARD.command, digest)
         self.card = MATCH_CARD.read(metadata, source)
         if self.card.inputs != INPUTS:
             raise OptionError(
@@ -540,11 +548,11 @@ def covariances(outputs: Array) -> Array:
 
 
 def covariance_model(name: str, weights: Path | None = None) -> CovarianceModel:
-    """Covariance model by the name of the option."""
+    """Covariance model by the name of the option; all but `learned` are baselines."""
     if name == "learned":
         return Learned(weights)
     if name in ("fixed", "chi2"):
-        return FixedNoise()
+        return FixedNoise(scaled_by_residuals=name == "chi2")
     if name == "structure":
         return StructureTensor()
     raise OptionError(
@@ -555,21 +563,6 @@ def covariance_model(name: str, weights: Path | None = None) -> CovarianceModel:
 def bundled_digest() -> str:
     """SHA-256 of the bundled weights, as listed in the package."""
     return (WEIGHTS / CHECKSUMS).read_text().split()[0]
-
-
-def _weights(path: Path | None) -> bytes:
-    if path is not None:
-        if not path.is_file():
-            raise OptionError(f"{path}: no such file; `maci2 train-vision` writes one.")
-        return read_bytes(path, "weights of a match covariance", MAX_WEIGHT_BYTES, OptionError)
-    content = (WEIGHTS / BUNDLED).read_bytes()
-    found, needed = hashlib.sha256(content).hexdigest(), bundled_digest()
-    if found != needed:
-        raise OptionError(
-            f"{BUNDLED}: SHA-256 of the weights is {found}, needed {needed}; the file was changed "
-            "or cut short. Install the package again."
-        )
-    return content
 
 
 @dataclass(frozen=True)

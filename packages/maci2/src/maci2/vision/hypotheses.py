@@ -303,7 +303,6 @@ class MotionEstimator:
     model: CovarianceModel
     camera: PinholePair
     calibration: CalibrationUncertainty
-    scale_by_residuals: bool
     predict: RotationPredictor
 
     def measured(self, span: Span) -> RelativePose:
@@ -401,7 +400,8 @@ class MotionEstimator:
         points matched along it agree with."""
         candidates = list(known)
         for T_ck_ck1 in motions:
-            if any(_same_start(T_ck_ck1, one.pose.T_ck_ck1) for one in candidates):
+            away = [se3_log(T_ck_ck1 @ se3_inv(one.pose.T_ck_ck1)) for one in candidates]
+            if any((np.linalg.norm(xi.reshape(2, 3), axis=1) < SAME_START).all() for xi in away):
                 continue
             found, in_view = match_along(span.first, span.second, T_ck_ck1, self.camera)
             covs = self.model(found.features)
@@ -415,10 +415,8 @@ class MotionEstimator:
         return candidates
 
     def _pose(self, span: Span, found: KeyframeMatches, covs: Array) -> RelativePose:
-        return measure_relative_pose(
-            span.stamps_ns, found, covs, self.camera, self.calibration, self.scale_by_residuals,
-            span.predicted,
-        )  # fmt: skip
+        how = self.camera, self.calibration, self.model.scaled_by_residuals, span.predicted
+        return measure_relative_pose(span.stamps_ns, found, covs, *how)
 
     def _guides(self, span: Span) -> list[Guide]:
         """Images between that guide the search; a dark one would lead nowhere."""
@@ -525,10 +523,3 @@ def most_supported(candidates: Sequence[Candidate], measured: RelativePose) -> R
         )
     )
     return replace(pose, cov_T_ck_ck1=symmetrize(cov), motions=motions)
-
-
-def _same_start(T_ck_ck1: Array, other: Array) -> bool:
-    away = se3_log(np.ascontiguousarray(T_ck_ck1 @ se3_inv(other)))
-    return bool(
-        np.linalg.norm(away[:3]) < SAME_START[0] and np.linalg.norm(away[3:]) < SAME_START[1]
-    )

@@ -20,7 +20,7 @@ from maci2.geometry import se3_inv
 from maci2.jit import kernel
 from maci2.sensors.stereo import Image
 from maci2.types import Array, Mask
-from maci2.vision.covariance import Checks, MatchFeatures, gather
+from maci2.vision.covariance import MatchFeatures, gather
 from maci2.vision.rectify import MIN_STEREO_MATCHES, Rectification, calibration_fault
 from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import Matches, PinholePair, points
@@ -183,8 +183,6 @@ def follow(
     both_ways: bool = True,
 ) -> Tracks:
     """Find the points `uv` of `source` in `target`, starting at `guess`."""
-    if len(uv) == 0:
-        return Tracks(np.empty((0, 2)), np.empty(0), np.empty(0, dtype=bool))
     start = uv if guess is None else guess
     there, status = _lucas_kanade(source, target, uv, start, levels)
     found = status & inside(there, source.shape)
@@ -204,8 +202,6 @@ def coarse_start(
 ) -> Array:
     """(n, 2) where points are in the smaller images, in pixels of the large ones; `start` where
     they are not found."""
-    if len(uv) == 0:
-        return start
     # Centres of pixels: (0, 0) of the small image is the middle of its block in the large one.
     offset = 0.5 * (COARSE - 1)
     uv, begin = (uv - offset) / COARSE, (start - offset) / COARSE
@@ -256,6 +252,8 @@ def shifted(uv: Array, disparity: Array) -> Array:
 def _lucas_kanade(
     source: Image, target: Image, uv: Array, start: Array, levels: int, stop_px: float = _STOP_PX
 ) -> tuple[Array, Mask]:
+    if len(uv) == 0:
+        return np.empty((0, 2)), np.empty(0, dtype=bool)
     moved, status, _ = cv2.calcOpticalFlowPyrLK(
         source,
         target,
@@ -521,15 +519,16 @@ def checked_matches(
     across0, across1 = first.across[at0], second.across[at1]
     matches = Matches(first.uv[at0], second.uv[at1], across0[:, 0], across1[:, 0])
     rows = across0[:, 1] - first.row_offset, across1[:, 1] - second.row_offset
-    checks = Checks(
+    scaled_pair = first.scaled.fine, second.scaled.fine
+    features = gather(
+        (first.left, first.right, second.left, second.right, *scaled_pair),
+        matches,
         np.column_stack([backward, first.stereo.backward[at0], second.stereo.backward[at1]]),
         np.column_stack(rows),
         np.column_stack([first.stereo.uv[at0, 1], second.stereo.uv[at1, 1]]),
         first.relief[at0],
     )
-    scaled_pair = first.scaled.fine, second.scaled.fine
-    images = first.left, first.right, second.left, second.right, *scaled_pair
-    return KeyframeMatches(matches, gather(images, matches, checks), across0[:, 1], at0)
+    return KeyframeMatches(matches, features, across0[:, 1], at0)
 
 
 def blank(image: Image, name: str) -> str:

@@ -24,7 +24,7 @@ from maci2.errors import (
     MeasurementError,
     require_in_range,
 )
-from maci2.files import NpzField, read_npz, require_writable, write_npz
+from maci2.files import NpzField, read_npz, require_writable
 from maci2.sensors import Rig
 from maci2.sensors.interpolation import nearest_index
 from maci2.sensors.stereo import Frames, Image, StereoPair
@@ -39,10 +39,17 @@ from maci2.vision.covariance import (
 from maci2.vision.hypotheses import MotionEstimator, Span
 from maci2.vision.keyframe import Pair, PreparedPair
 from maci2.vision.moving_objects import SecondLook
-from maci2.vision.pose_sources import POSE_FIELDS, motions_as_arrays, motions_from_arrays
 from maci2.vision.rectify import Rectification, rectify
 from maci2.vision.relative_pose import RelativePose, stacked
-from maci2.vision.relative_poses import CameraFrame, RelativePoses, RotationPredictor, no_prediction
+from maci2.vision.relative_poses import (
+    POSE_FIELDS,
+    CameraFrame,
+    RelativePoses,
+    RotationPredictor,
+    motions_from_arrays,
+    no_prediction,
+    save_relative_poses,
+)
 
 FAULTS_IN_A_ROW = 3
 """Keyframes that must contradict the calibration, with none before that fits it, before it is
@@ -53,17 +60,6 @@ AHEAD = 4
 
 WORKERS = 3
 """Threads that read images and measure ahead; any number of them gives the same relative poses."""
-
-
-@dataclass(frozen=True)
-class OdometryConfig:
-    """Choices that decide the covariance of a relative pose."""
-
-    calibration: CalibrationUncertainty | None = None
-    """None: that of a measured calibration, or none at all where the rig's is exact."""
-
-    scale_by_residuals: bool = False
-    """Multiply Eq. 6 by chi-square over its degrees of freedom, as a baseline does."""
 
 
 class StereoTracker:
@@ -80,18 +76,16 @@ class StereoTracker:
         self,
         rig: Rig,
         model: CovarianceModel | None = None,
-        config: OdometryConfig | None = None,
         source: str = "",
         predict_rotation: RotationPredictor = no_prediction,
     ):
-        config = config or OdometryConfig()
         self.rectification: Rectification = rectify(rig)
         self.model = covariance_model("learned") if model is None else model
-        self.calibration = config.calibration or (
-            EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
+        is_exact = rig.exact or self.model.is_baseline
+        self.calibration = EXACT_CALIBRATION if is_exact else CalibrationUncertainty()
+        self.estimator = MotionEstimator(
+            self.model, self.rectification, self.calibration, predict_rotation
         )
-        choices = self.calibration, config.scale_by_residuals, predict_rotation
-        self.estimator = MotionEstimator(self.model, self.rectification, *choices)
         self._source = source or rig.source
         self._workers = ThreadPoolExecutor(WORKERS, "measure-ahead")
         self.clear()
@@ -292,22 +286,6 @@ class RecordedPair:
             return self.frames.right(self.index)
 
 
-def odometry_by(
-    covariance: str,
-    frames: Frames,
-    rig: Rig,
-    weights: Path | None = None,
-    predict_rotation: RotationPredictor = no_prediction,
-) -> "StereoOdometry":
-    """Odometry with match covariances by name; all but `learned` are baselines: Eq. 6 alone."""
-    config = OdometryConfig()
-    if covariance != "learned":
-        config = OdometryConfig(EXACT_CALIBRATION, scale_by_residuals=covariance == "chi2")
-    return StereoOdometry(
-        frames, rig, covariance_model(covariance, weights), config, predict_rotation
-    )
-
-
 class StereoOdometry:
     """Relative poses between any two frames of a recording, each measured once.
 
@@ -315,7 +293,7 @@ class StereoOdometry:
         frames: stereo pairs, as `stereo_frames(recording)` gives them.
         rig: calibration of at least two cameras.
         model: covariance of single matches; the learned one by default.
-        config: choices of the odometry.
+        predict_rotation: rotation of the camera between two images, by another sensor.
 
     Raises:
         CalibrationError: the rig cannot be rectified.
@@ -330,7 +308,6 @@ class StereoOdometry:
         frames: Frames,
         rig: Rig,
         model: CovarianceModel | None = None,
-        config: OdometryConfig | None = None,
         predict_rotation: RotationPredictor = no_prediction,
     ):
         require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
@@ -342,8 +319,7 @@ class StereoOdometry:
                 )
         self.frames = frames
         self._reading = Lock()
-        self.config = OdometryConfig() if config is None else config
-        self._tracker = StereoTracker(rig, model, self.config, frames.source, predict_rotation)
+        self._tracker = StereoTracker(rig, model, frames.source, predict_rotation)
         self._measured: dict[tuple[int, int], RelativePose] = {}
         self.stamps_ns: Stamps = frames.stamps_ns
         """(n,) timestamps of all stereo pairs."""
@@ -360,7 +336,7 @@ class StereoOdometry:
     @property
     def settings(self) -> str:
         """All choices that decide a relative pose, as text: runs of different ones do not mix."""
-        return f"{self.model!r}, {self.config!r}, {self.calibration!r}"
+        return f"{self.model!r}, {self.calibration!r}"
 
     def poses(self, stamps_ns: Stamps) -> RelativePoses:
         """Measure the motion between consecutive keyframes, in the rectified left camera.
@@ -473,35 +449,27 @@ def measure_all(
         poses.append(pose)
         on_pose(len(poses), len(indices) - 1)
         if partial is not None and len(poses) % SAVE_EVERY == 0:
-            save_measured(partial, poses, settings, odometry.calibration.scale)
+            save_measured(partial, poses, settings, odometry.calibration)
     poses = odometry.judged(poses)
     if output is not None and partial is not None:
-        save_measured(output, poses, settings, odometry.calibration.scale)
+        save_measured(output, poses, settings, odometry.calibration)
         partial.unlink(missing_ok=True)
     return poses
 
 
 def save_measured(
-    path: Path, poses: list[RelativePose], settings: str, std_scale: float = 0.0
+    path: Path,
+    poses: Sequence[RelativePose],
+    settings: str,
+    calibration: CalibrationUncertainty = EXACT_CALIBRATION,
 ) -> None:
-    """Write the `.npz` of relative poses, with counts and reasons beside them; `std_scale` is that
-    of the scale that they share."""
-    arrays = {
-        "stamps_ns": np.array([pose.stamps_ns for pose in poses], dtype=np.int64),
-        "T_ck_ck1": np.array([pose.T_ck_ck1 for pose in poses]),
-        "cov": np.array([pose.cov_T_ck_ck1 for pose in poses]),
-        "frame": "rectified",
-        "std_scale": std_scale,
-        "version": __version__,
-        "matches": np.array([pose.matches for pose in poses]),
-        "inliers": np.array([pose.inliers for pose in poses]),
-        "row_error_px": np.array([pose.row_error_px for pose in poses]),
-        "settings": settings,
-        "measured": np.array([not pose.reason for pose in poses]),
-        "reasons": np.array([pose.reason for pose in poses], dtype=np.str_),
-        **motions_as_arrays([pose.motions for pose in poses]),
+    """Write the `.npz` of consecutive relative poses, with counts of matches beside them."""
+    counts = {
+        name: np.array([getattr(pose, name) for pose in poses])
+        for name in ("matches", "inliers", "row_error_px")
     }
-    write_npz(path, arrays)
+    relative = stacked(poses, StereoTracker.frame, calibration)
+    save_relative_poses(path, relative, settings=settings, **counts)
 
 
 def load_measured(path: Path, settings: str = "") -> list[RelativePose]:

@@ -145,19 +145,14 @@ def _maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
     fixed-point maps round to 1/32 px, as much as a good match errs."""
     K, size = _camera_matrix(camera), camera.resolution
     if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
-        return _projected_maps(camera, R_cr_c, new)
+        # OpenCV does not know these models: -1 where the lens cannot see.
+        uv1 = np.column_stack([pixel_grid(size), np.ones(np.prod(size))])
+        uv = project(camera, uv1 @ np.linalg.inv(new).T @ R_cr_c)
+        maps = np.where(np.isnan(uv), -1.0, uv).astype(np.float32)
+        return maps[:, 0].reshape(size[::-1]), maps[:, 1].reshape(size[::-1])
     lens = cv2.fisheye if camera.distortion_model == "equidistant" else cv2
     u, v = lens.initUndistortRectifyMap(K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1)
     return np.asarray(u, np.float32), np.asarray(v, np.float32)
-
-
-def _projected_maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
-    """Maps of a model that OpenCV does not know; -1 where the lens cannot see."""
-    uv1 = np.column_stack([pixel_grid(camera.resolution), np.ones(np.prod(camera.resolution))])
-    uv = project(camera, uv1 @ np.linalg.inv(new).T @ R_cr_c)
-    maps = np.where(np.isnan(uv), -1.0, uv).astype(np.float32)
-    shape = camera.resolution[::-1]
-    return maps[:, 0].reshape(shape), maps[:, 1].reshape(shape)
 
 
 def _remap(image: Image, maps: tuple[Map, Map]) -> Image:
@@ -201,21 +196,20 @@ def calibration_fault(left_uv: Array, right_uv: Array) -> str:
     )
 
 
-def common_row_error(uv: Array, rows: Array) -> tuple[Array, tuple[float, float, float]]:
-    """The part of row errors (n,) that is smooth over the image, and its offset and slopes.
+def common_row_error(
+    uv: Array, rows: Array, at_uv: Array | None = None
+) -> tuple[Array, tuple[float, float, float]]:
+    """The part of row errors (n,) that is smooth over the image, at these points or at others, and
+    its offset and slopes.
 
     Points without texture are matched anywhere near their row; a wrong calibration moves all
     points of a region alike, so only what neighbours share counts.
     """
-    basis = _smooth_basis(uv, uv.mean(axis=0))
-    fit = _least_absolute(basis, rows)
-    return basis @ fit, (float(fit[0]), float(fit[1]), float(fit[2]))
-
-
-def row_error_field(uv: Array, rows: Array, at_uv: Array) -> Array:
-    """The smooth part of row errors (n,) found at `uv`, at other points."""
+    at_uv = uv if at_uv is None else at_uv
     center = at_uv.mean(axis=0)
-    return _smooth_basis(at_uv, center) @ _least_absolute(_smooth_basis(uv, center), rows)
+    fit = _least_absolute(_smooth_basis(uv, center), rows)
+    field = _smooth_basis(at_uv, center) @ fit
+    return field, (float(fit[0]), float(fit[1]), float(fit[2]))
 
 
 def _smooth_basis(uv: Array, center: Array) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.geometry import se3, se3_exp, se3_mul
-from maci2.geometry.gaussian import chi2_quantile
+from maci2.geometry.gaussian import chi2_quantile, square_roots
 from maci2.jit import kernel
 from maci2.types import Array
 
@@ -87,25 +87,6 @@ COST_SLACK = 0.01
 """The covariances move with the rotation, so the cost may rise a little towards the answer."""
 STEP_TOLERANCE = 1e-3
 """Standard deviations of the pose; reweighting converges only linearly, so no less is required."""
-
-
-@kernel
-def matches_last(
-    places: Array, covs: Array, focal: float, center: tuple[float, float], baseline: float
-) -> tuple[Array, Array]:
-    """(8, n) points in frame k, then in frame k+1 [m], then both disparities, from their pixels and
-    disparities in both frames (n, 6); and (n, 4, 4) -> (4, 4, n)."""
-    seen, covs_last = np.empty((8, len(places))), np.empty((4, 4, len(places)))
-    for n in range(len(places)):
-        for k in range(2):
-            z = focal * baseline / places[n, 3 * k + 2]
-            seen[3 * k, n] = (places[n, 3 * k] - center[0]) / focal * z
-            seen[3 * k + 1, n] = (places[n, 3 * k + 1] - center[1]) / focal * z
-            seen[3 * k + 2, n], seen[6 + k, n] = z, places[n, 3 * k + 2]
-        for i in range(4):
-            for j in range(4):
-                covs_last[i, j, n] = covs[n, i, j]
-    return seen, covs_last
 
 
 @small
@@ -237,31 +218,6 @@ def cauchy_cost(chi2: Array) -> float:
 
 
 @kernel
-def solve_spd(A: Array, b: Array) -> tuple[Array, bool]:
-    """x with A x = b by A = L L^T, A symmetric; False where it is not positive definite."""
-    d = len(b)
-    L, x = A.copy(), b.copy()
-    for i in range(d):
-        for j in range(i + 1):
-            total = L[i, j]
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
-            if j < i:
-                L[i, j] = total / L[j, j]
-        if not total > 0.0:
-            return x, False
-        L[i, i] = math.sqrt(total)
-        for k in range(i):
-            x[i] -= L[i, k] * x[k]
-        x[i] /= L[i, i]
-    for i in range(d - 1, -1, -1):
-        for k in range(i + 1, d):
-            x[i] -= L[k, i] * x[k]
-        x[i] /= L[i, i]
-    return x, True
-
-
-@kernel
 def gauss_newton(
     seen: Array, covs: Array, focal: float, start: Array
 ) -> tuple[Array, Array, Array, Array, bool]:
@@ -276,12 +232,19 @@ def gauss_newton(
     cost = cauchy_cost(chi2)
     damping, converged, rejected = 0.0, False, False
     for _ in range(MAX_ITERATIONS):
-        damped = H.copy()
+        damped, roots = H.copy().reshape(1, 6, 6), np.zeros((1, 6, 6))
         for i in range(6):
-            damped[i, i] = H[i, i] * (1.0 + damping) + 1e-12
-        step, solved = solve_spd(damped, -g)
-        if not solved:
+            damped[0, i, i] = H[i, i] * (1.0 + damping) + 1e-12
+        if not square_roots(damped, roots):
             break
+        # H^-1 g = W^T W g of the square root W, a lower triangle.
+        step = np.zeros(6)
+        for i in range(6):
+            white = 0.0
+            for j in range(i + 1):
+                white += roots[0, i, j] * g[j]
+            for j in range(i + 1):
+                step[j] -= roots[0, i, j] * white
         # A damped step is small for other reasons.
         if damping < 1e-3 and (np.outer(step, step) * H).sum() < STEP_TOLERANCE**2:
             converged = True
@@ -396,9 +359,10 @@ def two_frame_pose(
     matches: Matches, covs: Array, camera: PinholePair, T_ck_ck1: Array | None = None
 ) -> TwoFrame:
     """Minimise Eq. 5 over the pose; `covs` are (n, 4, 4) of (u1, v1, d0, d1) [px^2]."""
-    places = matches.uv0, matches.disparity0, matches.uv1, matches.disparity1
-    lens = camera.focal, camera.center, camera.baseline
-    seen, covs_last = matches_last(np.column_stack(places), np.ascontiguousarray(covs), *lens)
+    p0 = points(matches.uv0, matches.disparity0, camera)
+    p1 = points(matches.uv1, matches.disparity1, camera)
+    seen = np.vstack([p0.T, p1.T, matches.disparity0, matches.disparity1])
+    covs_last = np.ascontiguousarray(np.moveaxis(covs, 0, 2), dtype=np.float64)
     start = np.eye(4) if T_ck_ck1 is None else np.ascontiguousarray(T_ck_ck1)
     T, H, weights, chi2, converged = gauss_newton(seen, covs_last, camera.focal, start)
     # Products of many rotations drift off the group by rounding; one Newton step puts them back.

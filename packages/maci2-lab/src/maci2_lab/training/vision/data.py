@@ -146,6 +146,35 @@ def _matches(
     )
 
 
+@dataclass(frozen=True)
+class Hits:
+    """Ends of rays."""
+
+    p_w: Array
+    """(n, 3) in the world."""
+
+    box: NDArray[np.int64]
+    """(n,) which box was met; 0 is the room."""
+
+    distance: Array
+    """(n,) along the ray [m]."""
+
+
+def look(view: View, T_w_c: Array, t: float, rays: Array) -> Hits:
+    """Ends of single rays (n, 3) of a view, in its camera frame."""
+    picture = view.cast(np.ascontiguousarray(rays[:, None]), T_w_c, t)
+    p_c = rays * picture.distance
+    p_w = p_c @ T_w_c[:3, :3].T + T_w_c[:3, 3]
+    return Hits(p_w, (picture.surface[:, 0] // 6).astype(np.int64), picture.distance[:, 0])
+
+
+def carried(view: View, hits: Hits, t: float, T_w_c1: Array, t1: float) -> Array:
+    """(n, 3) the same points of the scene in the camera frame at another pose and time."""
+    moved = view.scene.centers_at(t1) - view.scene.centers_at(t)
+    T_c1_w = se3_inv(T_w_c1)
+    return (hits.p_w + moved[hits.box]) @ T_c1_w[:3, :3].T + T_c1_w[:3, 3]
+
+
 def match_errors(
     matches: Matches,
     view: View,
@@ -159,10 +188,10 @@ def match_errors(
     focal, center = rectification.focal, np.array(rectification.center)
     rays = np.column_stack([(matches.uv0 - center) / focal, np.ones(len(matches))])
     rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-    hits = view.look(T_w_cr, t, rays)
+    hits = look(view, T_w_cr, t, rays)
     T_cr_w = se3_inv(T_w_cr)
     z0 = hits.p_w @ T_cr_w[2, :3] + T_cr_w[2, 3]
-    p1 = view.carried(hits, t, T_w_cr1, t1)
+    p1 = carried(view, hits, t, T_w_cr1, t1)
     uv1 = p1[:, :2] / p1[:, 2:] * focal + center
     reach = focal * rectification.baseline
     return np.column_stack(

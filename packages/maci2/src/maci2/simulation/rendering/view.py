@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 import cv2
@@ -52,20 +51,6 @@ COARSE = 4
 """Pixels from one whose motion blur is computed to the next."""
 
 
-@dataclass(frozen=True)
-class Hits:
-    """Ends of rays."""
-
-    p_w: Array
-    """(n, 3) in the world."""
-
-    box: NDArray[np.int64]
-    """(n,) which box was met; 0 is the room."""
-
-    distance: Array
-    """(n,) along the ray [m]."""
-
-
 class View:
     """One camera looking into a scene."""
 
@@ -84,7 +69,7 @@ class View:
         """The image at pose T_w_c and time t [s]; the camera is at `T_w_c_next` half of
         `shutter_s` later."""
         hard = self.difficulty
-        picture = self._cast(self._rays, T_w_c, t, smooth=True)
+        picture = self.cast(self._rays, T_w_c, t, smooth=True)
         brightness = picture.brightness
         if hard.shutter_s > 0.0:
             flow = self._shutter_flow(picture.distance, T_w_c, T_w_c_next)
@@ -99,20 +84,7 @@ class View:
             brightness = brightness + streaks(brightness.shape, hard.rain, rng)
         return self._expose(brightness, gain, rng)
 
-    def look(self, T_w_c: Array, t: float, rays: Array) -> Hits:
-        """Ends of single rays (n, 3), in the camera frame."""
-        picture = self._cast(np.ascontiguousarray(rays[:, None]), T_w_c, t)
-        p_c = rays * picture.distance
-        p_w = p_c @ T_w_c[:3, :3].T + T_w_c[:3, 3]
-        return Hits(p_w, (picture.surface[:, 0] // 6).astype(np.int64), picture.distance[:, 0])
-
-    def carried(self, hits: Hits, t: float, T_w_c1: Array, t1: float) -> Array:
-        """(n, 3) the same points of the scene in the camera frame at another pose and time."""
-        moved = self.scene.centers_at(t1) - self.scene.centers_at(t)
-        T_c1_w = se3_inv(T_w_c1)
-        return (hits.p_w + moved[hits.box]) @ T_c1_w[:3, :3].T + T_c1_w[:3, 3]
-
-    def _cast(self, rays: Array, T_w_c: Array, t: float, smooth: bool = False) -> Picture:
+    def cast(self, rays: Array, T_w_c: Array, t: float, smooth: bool = False) -> Picture:
         """What rays (rows, columns, 3) meet."""
         pixel_angle = 1.0 / float(self.camera.intrinsics[:2].mean())
         picture = empty_picture(rays, pixel_angle, self.scene, T_w_c, t)

@@ -31,7 +31,6 @@ from maci2.vision.rectify import (
     common_row_error,
     likely_cause,
     rectify,
-    row_error_field,
 )
 
 KINDS = {
@@ -494,7 +493,7 @@ def _row_field(rectification: Rectification, left: Image, right: Image) -> Array
     if inside is None or inside.sum() < MIN_STEREO_MATCHES:
         return None
     kept = inside.ravel().astype(bool)
-    return row_error_field(uv0[kept], (uv0 - uv1)[kept, 1], _grid(rectification))
+    return common_row_error(uv0[kept], (uv0 - uv1)[kept, 1], _grid(rectification))[0]
 
 
 def examine_images(recording: ImageRecording) -> tuple[ImageDiagnosis | None, list[Finding]]:
