@@ -11,11 +11,9 @@ from maci2.consistency.significance import FAR
 from maci2.consistency.tests import MOST_MISSING, missing_samples, sample_rate
 from maci2.consistency.verdict import (
     CalibrationLimits,
-    Check,
     InitLimits,
+    calibrate,
     initialize,
-    judge_calibration,
-    require_arguments,
     rotation_about_axes_deg,
 )
 
@@ -23,16 +21,14 @@ __all__ = [
     "FAR",
     "MOST_MISSING",
     "CalibrationLimits",
-    "Check",
     "Evidence",
     "InitLimits",
     "MeasuredConstants",
     "OnlineConsistency",
+    "calibrate",
     "estimate_rotation_noise",
     "initialize",
-    "judge_calibration",
     "missing_samples",
-    "require_arguments",
     "rotation_about_axes_deg",
     "sample_rate",
     "window_constants",
