@@ -13,8 +13,7 @@ from helpers import simulated_window
 from maci2.datasets import open_recording, write_euroc
 from maci2.errors import OptionError
 from maci2.imu import raw_model
-from maci2.metrics.init_errors import angle_deg
-from maci2.metrics.window_errors import state_errors
+from maci2.metrics.init_errors import angle_deg, state_errors
 from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs, plan_windows

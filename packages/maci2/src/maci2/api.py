@@ -12,8 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 from maci2.errors import OptionError, require_in_range
 from maci2.estimator.smoother import LAG_RANGE_S
 from maci2.jit import warm_up
+from maci2.metrics.init_errors import state_errors
 from maci2.metrics.track_errors import track_errors
-from maci2.metrics.window_errors import state_errors
 from maci2.odometry import SmootherConfig
 from maci2.pipeline.offline import (
     CalibratedRecording,

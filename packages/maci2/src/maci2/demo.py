@@ -10,8 +10,8 @@ import numpy as np
 from maci2.errors import OptionError
 from maci2.files import write_atomically, write_json
 from maci2.jit import warm_up
+from maci2.metrics.init_errors import state_errors
 from maci2.metrics.nees import Sample, equal_bins, mean_nees, study_consistency
-from maci2.metrics.window_errors import state_errors
 from maci2.pipeline.offline import (
     CalibratedRecording,
     InitializedRecording,

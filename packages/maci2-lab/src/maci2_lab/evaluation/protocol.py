@@ -16,8 +16,7 @@ from maci2.files import real_path
 from maci2.geometry import se3_inv
 from maci2.geometry.gaussian import direction_std
 from maci2.jit import warm_up
-from maci2.metrics.init_errors import InitErrors
-from maci2.metrics.window_errors import state_errors, truth_is_known
+from maci2.metrics.init_errors import InitErrors, state_errors, truth_is_known
 from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.prepare import Inputs, Window, open_inputs, plan_windows

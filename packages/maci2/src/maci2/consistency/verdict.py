@@ -351,7 +351,8 @@ def _known_gravity(
     bias wanders."""
     std = direction_std(state.gravity_c0, posterior.gravity_c0)
     alone = _within("gravity's direction", float(np.rad2deg(std)), limit_deg, "deg")
-    acc_bias = constants.translation and constants.translation.acc_bias
+    known = constants.translation
+    acc_bias = None if known is None else known.acc_bias
     if acc_bias is None or alone.status != "ok":
         return alone
     shared = acc_bias.at(int(state.stamps_ns[0]))

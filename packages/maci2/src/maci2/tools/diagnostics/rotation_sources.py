@@ -202,7 +202,7 @@ def path_constants(trial: Trial) -> MeasuredConstants | None:
 
 def scale_findings(source: RotationSource, constants: MeasuredConstants | None) -> list[Finding]:
     """Finding about the scale of the camera's path relative to the accelerometer."""
-    translation = constants and constants.translation
+    translation = None if constants is None else constants.translation
     if translation is None or translation.axes_right < 0.5:
         return []
     scale = translation.scale
@@ -416,7 +416,7 @@ def _vision_findings(
         return mirrored, None
     trial = Trial.of(source, match, recording)
     constants = path_constants(trial)
-    path = constants and constants.translation
+    path = None if constants is None else constants.translation
     if path is not None and path.axes_right < 0.5 and not imu_is_sound:
         return [accelerometer_axes(path.axes, "the camera's path")], None
     result = trial.calibrated()
