@@ -7,8 +7,9 @@ import pytest
 
 from consistency.devices import device
 from helpers import chi_square_band
-from maci2.consistency import Evidence, sample_rate, window_constants
+from maci2.consistency import Evidence, sample_rate
 from maci2.consistency import evidence as module
+from maci2.consistency.evidence import window_constants
 from maci2.geometry import se3_exp, se3_inv
 
 QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])

@@ -1,13 +1,7 @@
 """Consistency tests of the constants that estimates take as given, and verdicts."""
 
-from maci2.consistency.evidence import (
-    Evidence,
-    MeasuredConstants,
-    OnlineConsistency,
-    window_constants,
-)
+from maci2.consistency.evidence import Evidence, MeasuredConstants, OnlineConsistency
 from maci2.consistency.rotation import estimate_rotation_noise
-from maci2.consistency.significance import FAR
 from maci2.consistency.tests import MOST_MISSING, missing_samples, sample_rate
 from maci2.consistency.verdict import (
     CalibrationLimits,
@@ -18,7 +12,6 @@ from maci2.consistency.verdict import (
 )
 
 __all__ = [
-    "FAR",
     "MOST_MISSING",
     "CalibrationLimits",
     "Evidence",
@@ -31,5 +24,4 @@ __all__ = [
     "missing_samples",
     "rotation_about_axes_deg",
     "sample_rate",
-    "window_constants",
 ]

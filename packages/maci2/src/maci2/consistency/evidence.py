@@ -337,9 +337,8 @@ def free_constants(
 class OnlineConsistency:
     """Consistency of a stream: constants from all windows so far that do not overlap."""
 
-    def __init__(self, T_b_c: Mat4, gravity_norm: float = GRAVITY_NORM) -> None:
+    def __init__(self, T_b_c: Mat4) -> None:
         self._T_b_c = T_b_c
-        self._gravity_norm = gravity_norm
         self.clear()
 
     def clear(self) -> None:
@@ -386,6 +385,6 @@ class OnlineConsistency:
         constants = self.constants(sample_rate(inside.stamps_ns, inside.rate_hz))
         against = []
         if constants is not None:
-            against = constants.contradictions(self._gravity_norm)
+            against = constants.contradictions()
             self.wrong_axes = tuple(constants.contradicted_axes())
         self.reasons = (*self._faulty_samples, *against)

@@ -225,15 +225,13 @@ def _constants_of_window(
 ) -> tuple[MeasuredConstants, int]:
     """Constants measured by the window alone, and the number of solves it took."""
     report, freed, solves = solved.report, None, 0
-    if solved.posterior is not None and report.converged:
-        freed = free_constants(imu, solved.vision, solved.state, config, solved.spans)
-        solves += freed.report.solves if freed is not None else 1
-        if report.rejected:
-            # Wrong constants make poses look like outliers: others may explain all of them.
-            of_all = free_constants(imu, solved.all_poses, solved.state, config, solved.spans)
-            solves += of_all.report.solves if of_all is not None else 1
-            if of_all is not None and of_all.report.inflation <= report.inflation:
-                freed = of_all
+    # Wrong constants make poses look like outliers: others may explain all of them.
+    sets = [solved.vision, solved.all_poses] if report.rejected else [solved.vision]
+    for vision in sets if solved.posterior is not None and report.converged else []:
+        found = free_constants(imu, vision, solved.state, config, solved.spans)
+        solves += found.report.solves if found is not None else 1
+        if vision is solved.vision or (found and found.report.inflation <= report.inflation):
+            freed = found
     # Wrong axes fit worse than the nominal noise; where nothing does, no others can fit better.
     misfit = report.inflation > 1.0
     if freed is not None and not misfit and not report.rejected:
