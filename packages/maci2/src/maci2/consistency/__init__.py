@@ -1,4 +1,5 @@
-"""Consistency tests of the constants that estimates take as given, and verdicts."""
+"""Consistency tests of the constants that estimates take as given; initialization and calibration
+with their verdicts."""
 
 from maci2.consistency.evidence import Evidence, MeasuredConstants, OnlineConsistency
 from maci2.consistency.rotation import estimate_rotation_noise

@@ -1,4 +1,5 @@
-"""Verdicts: whether a result may be used, given its posterior, chi-square and consistency tests.
+"""Initialization and calibration with verdicts: whether a result may be used, given its posterior,
+chi-square and consistency tests.
 
 No threshold here depends on the device. A result is `ok` if the errors that its posterior admits
 are well within the required accuracy and no constant taken as given is contradicted, `weak` if that
