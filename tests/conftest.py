@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from helpers import simulated_window
-from maci2.calibration import calibrate
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.images import RenderConfig, render_recording
 

@@ -26,7 +26,7 @@ GROUND = {
     "result_output",
 }
 SENSING = GROUND | {"sensors", "rigs", "datasets", "simulation"}
-SOLVING = {"estimator", "consistency", "calibration", "odometry"}
+SOLVING = {"estimator", "consistency", "odometry"}
 ESTIMATING = SENSING | SOLVING | {"imu", "vision", "feature_tracks"}
 PRODUCT = ESTIMATING | {"tools.ground_truth", "pipeline", "live", "metrics"}
 TOOLS = PRODUCT | {"tools.imu_noise", "tools.watchdog", "tools.diagnostics"}
@@ -53,7 +53,6 @@ ALLOWED = {
     "feature_tracks": GROUND | {"sensors", "vision"},
     "estimator": GROUND | {"sensors", "imu", "vision"},
     "consistency": GROUND | {"sensors", "imu", "vision", "estimator"},
-    "calibration": GROUND | {"sensors", "imu", "vision", "estimator", "consistency"},
     "odometry": GROUND | {"sensors", "imu", "vision", "estimator", "consistency"},
     "tools": set(),
     "tools.ground_truth": GROUND | {"sensors", "rigs", "datasets", "imu", "estimator"},

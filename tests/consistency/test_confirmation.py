@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import scaled, simulated_window
-from maci2.calibration import calibrate
-from maci2.consistency import Evidence, InitLimits, initialize
+from maci2.consistency import Evidence, InitLimits, calibrate, initialize
 from maci2.consistency.evidence import free_constants
 from maci2.estimator import SolverConfig
 from maci2.estimator.first_camera import first_camera_guess

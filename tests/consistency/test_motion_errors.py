@@ -34,13 +34,13 @@ def sound():
 def test_a_delay_is_found_with_its_uncertainty(sound):
     delayed = with_late_acc(sound, 4)
     expected_s = 4 * float(np.median(np.diff(sound.imu.stamps_ns))) / 1e9
-    found = delayed.constants().motion_errors
+    found = delayed.constants().translation.motion_errors
     assert abs(found.delay_s - expected_s) < 3.5 * np.sqrt(found.var_delay) + 0.05 * expected_s
     assert np.sqrt(found.var_delay) < 0.002
 
 
 def test_a_drift_is_found_with_its_uncertainty(sound):
-    found = with_drift(sound, DRIFT_C).constants().motion_errors
+    found = with_drift(sound, DRIFT_C).constants().translation.motion_errors
     away = sound.T_b_c[:3, :3].T @ found.drift_b - DRIFT_C
     assert np.abs(away).max() < 3.5 * np.sqrt(np.diag(found.cov_drift_b)).max()
     assert np.sqrt(np.diag(found.cov_drift_b)).max() < 0.05
@@ -49,7 +49,7 @@ def test_a_drift_is_found_with_its_uncertainty(sound):
 def test_covariances_agree_with_sampled_noise():
     delays, drifts = [], []
     for seed in range(16):
-        found = device(seed=400 + seed, windows=16).constants().motion_errors
+        found = device(seed=400 + seed, windows=16).constants().translation.motion_errors
         delays.append(found.delay_s**2 / found.var_delay)
         drifts.append(found.drift_b @ np.linalg.solve(found.cov_drift_b, found.drift_b))
     for d, scores in ((1, delays), (3, drifts)):
@@ -59,7 +59,7 @@ def test_covariances_agree_with_sampled_noise():
 
 
 def test_too_few_windows_say_nothing():
-    assert device(seed=1, windows=15).constants().motion_errors is None
+    assert device(seed=1, windows=15).constants().translation.motion_errors is None
 
 
 def verdicts(one):

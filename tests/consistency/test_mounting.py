@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers import pose_errors, simulated_window
-from maci2.calibration import calibrate
+from maci2.consistency import calibrate
 from maci2.errors import OptionError
 from maci2.estimator.calibrate import MountingPrior
 from maci2.geometry import se3_exp

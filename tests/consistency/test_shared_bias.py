@@ -25,7 +25,7 @@ def sound():
 def test_a_bias_is_found_whatever_its_prior_says(sound):
     prior = replace(sound.imu.bias_prior, mean_acc=np.array([0.3, -0.2, 0.1]))
     for imu in (sound.imu, replace(sound.imu, bias_prior=prior)):
-        (found,) = with_bias(replace(sound, imu=imu), LARGE).constants().acc_bias.biases
+        (found,) = with_bias(replace(sound, imu=imu), LARGE).constants().translation.acc_bias.biases
         assert np.abs(found.acc - LARGE).max() < 3.5 * np.sqrt(np.diag(found.cov)).max()
         assert np.sqrt(np.diag(found.cov)).min() < 0.03
 
@@ -35,7 +35,7 @@ def test_its_covariance_agrees_with_sampled_noise(windows):
     scores = []
     for seed in range(16):
         one = device(seed=300 + seed, windows=windows, bias_acc_std=0.0)
-        (found,) = one.constants().acc_bias.biases
+        (found,) = one.constants().translation.acc_bias.biases
         scores.append(found.acc @ np.linalg.solve(found.cov, found.acc))
     low, high = chi_square_band(3, len(scores))
     # Where noise is less than stated by chance, the covariance stays as stated.
@@ -43,7 +43,7 @@ def test_its_covariance_agrees_with_sampled_noise(windows):
 
 
 def test_too_few_windows_to_show_their_model_errors_say_nothing_of_a_bias():
-    assert device(seed=1, windows=13, bias_acc_std=0.0).constants().acc_bias is None
+    assert device(seed=1, windows=13, bias_acc_std=0.0).constants().translation.acc_bias is None
 
 
 def results(one):
@@ -93,7 +93,7 @@ def swinging(one, size, period_s):
 def test_a_bias_that_swings_is_followed_within_its_covariance():
     flown = device(seed=1, kind="drone", windows=32, bias_acc_std=0.0)
     one, swing = swinging(flown, 0.4, 40.0)
-    found = one.constants().acc_bias
+    found = one.constants().translation.acc_bias
     assert len(found.biases) == 32
     scores = []
     for window in one.windows:

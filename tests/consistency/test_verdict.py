@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 
 from helpers import simulated_window
-from maci2.calibration import calibrate
-from maci2.consistency import CalibrationLimits, InitLimits, initialize, rotation_about_axes_deg
+from maci2.consistency import (
+    CalibrationLimits,
+    InitLimits,
+    calibrate,
+    initialize,
+    rotation_about_axes_deg,
+)
 from maci2.errors import Maci2Error, MeasurementError
 from maci2.estimator import InitResult, SolverConfig, SolveReport, Verdict, direction_std
 from maci2.estimator.initialize import solve_window

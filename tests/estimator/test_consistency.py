@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import across, chi_square_band, nees_per_dof, pose_errors, scaled, simulated_window
-from maci2.calibration import calibrate
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.geometry.gaussian import nees
 from maci2.imu import BiasPrior
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import exact_window, nees_per_dof, pose_errors, simulated_window
-from maci2.calibration import calibrate
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.estimator import SolverConfig
 from maci2.estimator.outliers import choose_motions
 from maci2.geometry import se3_exp

@@ -14,9 +14,8 @@ from helpers import (
     pose_errors,
     simulated_window,
 )
-from maci2.calibration import calibrate
 from maci2.calibration_prior import UNKNOWN
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.estimator import SolverConfig, VIState
 from maci2.geometry import se3_exp, se3_inv, se3_log, so3_exp, so3_log
 from maci2.geometry.gaussian import square_root_information

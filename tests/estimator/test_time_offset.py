@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from helpers import chi_square_band, pose_errors, simulated_window
-from maci2.calibration import calibrate
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.errors import MeasurementError
 from maci2.estimator import SolverConfig
 from maci2.estimator.initial_guess import coarse_time_offset, shifted

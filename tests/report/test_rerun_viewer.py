@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from helpers import simulated_window
-from maci2.calibration import calibrate
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.errors import OptionError
 from maci2.report.drawings import sigma_colors
 from maci2.report.rerun_viewer import SIGMAS, Viewer, ellipsoid

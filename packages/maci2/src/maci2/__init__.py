@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from maci2.api import initialize_recording as initialize_recording
     from maci2.api import track_recording as track_recording
     from maci2.api import watch_recording as watch_recording
-    from maci2.calibration.calibrate import calibrate as calibrate
     from maci2.consistency import CalibrationLimits as CalibrationLimits
     from maci2.consistency import InitLimits as InitLimits
+    from maci2.consistency import calibrate as calibrate
     from maci2.consistency import initialize as initialize
     from maci2.datasets import open_recording as open_recording
     from maci2.datasets.frames import stereo_frames as stereo_frames
@@ -81,8 +81,7 @@ _MODULES = {
         "track_recording",
         "watch_recording",
     ),
-    "maci2.calibration": ("calibrate",),
-    "maci2.consistency": ("CalibrationLimits", "InitLimits", "initialize"),
+    "maci2.consistency": ("CalibrationLimits", "InitLimits", "calibrate", "initialize"),
     "maci2.datasets": ("open_recording",),
     "maci2.datasets.frames": ("stereo_frames",),
     "maci2.errors": (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.calibration import calibrate
+from maci2.consistency import calibrate
 from maci2.errors import Maci2Error
 from maci2.estimator import SolverConfig
 from maci2.geometry.se3 import rotation_angle_deg

@@ -30,14 +30,9 @@ from maci2.consistency.tests import (
     sample_rate,
 )
 from maci2.consistency.translation import (
-    MotionErrors,
-    SharedBias,
     TranslationEstimate,
     TranslationSums,
-    estimate_motion_errors,
-    estimate_shared_bias,
     estimate_translation,
-    fitted,
     translation_sums,
 )
 from maci2.errors import DatasetError
@@ -54,9 +49,6 @@ from maci2.vision import RelativePoses
 
 MOST_BLOCKS = 256
 """Above it neighbouring blocks are added up: memory stays bounded however long a stream is."""
-
-NOMINAL_AXES = 0.99
-"""Prior probability that axes and signs are the nominal ones."""
 
 CLOCKS_APART_S = 0.005
 """Time offset beyond which windows are moved by it before accelerations are compared [s]."""
@@ -80,25 +72,12 @@ class MeasuredConstants:
     rotation: RotationEstimate | None = None
     """Measured extrinsic rotation and time offset; None if `freed` suffices."""
 
-    windows: int = 0
     dof: int = 1
     """Degrees of freedom behind the covariance of the rotation."""
 
     translation: TranslationEstimate | None = None
-    """Measured scale, lever arm and norm of gravity; None if only rotations were compared."""
-
-    axes: Array = field(default_factory=lambda: SIGNED_PERMUTATIONS[0])
-    """(3, 3) signed permutation that takes the accelerometer's readings to the body's axes, the
-    most probable one."""
-
-    axes_right: float = NOMINAL_AXES
-    """Probability that the accelerometer's axes and signs are the nominal ones."""
-
-    acc_bias: SharedBias | None = None
-    """Bias that the IMU model left, estimated from all windows; None with rotations only."""
-
-    motion_errors: MotionErrors | None = None
-    """Delay of the accelerometer and drift of the camera; None with too few windows."""
+    """Measured scale, lever arm, norm of gravity, axes and bias; None if only rotations were
+    compared."""
 
     sample_rate: Statistic | None = None
 
@@ -124,7 +103,7 @@ class MeasuredConstants:
 
     def statistics(self, gravity_norm: float = GRAVITY_NORM) -> dict[str, Statistic]:
         """Statistics of the tests, by name."""
-        rotation, translation, errors = self.rotation, self.translation, self.motion_errors
+        rotation, translation = self.rotation, self.translation
         found = dict(self.dead_channels)
         if self.sample_rate is not None:
             found["sample rate"] = self.sample_rate
@@ -134,7 +113,8 @@ class MeasuredConstants:
         found["gyroscope axes"] = number(rotation.mirror_ratio)
         if rotation.gain > largest_square(3, self.dof, LEVEL):
             found["camera rotation"] = _rotation(rotation.R_b_c, self.T_b_c, rotation.cov[:3, :3])
-        found["time offset"] = _time_offset(rotation.time_offset_s, rotation.cov[3, 3])
+        offset_s = rotation.time_offset_s
+        found["time offset"] = number(offset_s, rotation.cov[3, 3], (1e3 * offset_s,))
         away, scales = 1.0 - rotation.inverse_scale, _vector(1.0 / rotation.inverse_scale, 3)
         found["gyroscope scale"] = Statistic(away, rotation.cov_inverse_scale, (scales,))
         if translation is None:
@@ -143,13 +123,14 @@ class MeasuredConstants:
         found["gravity norm"] = number(norm - gravity_norm, variance, (norm, gravity_norm))
         found["scale"] = _scale(translation.scale, translation.cov[0, 0], self.std_scale)
         found["lever arm"] = _lever_arm(translation.p_b_c, self.T_b_c, translation.cov[1:, 1:])
-        if not np.array_equal(self.axes, SIGNED_PERMUTATIONS[0]):
-            right = self.axes_right
-            found["accelerometer axes"] = number(1.0 - right, 0.0, (columns(self.axes), right))
+        if not np.array_equal(translation.axes, SIGNED_PERMUTATIONS[0]):
+            shown = (columns(translation.axes), translation.axes_right)
+            found["accelerometer axes"] = number(1.0 - translation.axes_right, 0.0, shown)
+        errors = translation.motion_errors
         if errors is not None:
             delay_ms, std_ms = 1e3 * errors.delay_s, 1e3 * np.sqrt(errors.var_delay)
-            shown = (abs(delay_ms), std_ms, "late" if delay_ms > 0.0 else "early")
-            found["accelerometer delay"] = number(errors.delay_s, errors.var_delay, shown)
+            late = (abs(delay_ms), std_ms, "late" if delay_ms > 0.0 else "early")
+            found["accelerometer delay"] = number(errors.delay_s, errors.var_delay, late)
             drift_c = _vector(self.T_b_c[:3, :3].T @ errors.drift_b, 2)
             found["camera drift"] = Statistic(errors.drift_b, errors.cov_drift_b, (drift_c,))
         return found
@@ -189,10 +170,6 @@ def _rotation(R_b_c: Array, T_nominal: Array, cov: Array) -> Statistic:
     return Statistic(away, cov, tuple(np.rad2deg([angle, np.sqrt(away @ cov @ away) / angle])))
 
 
-def _time_offset(offset_s: float, variance: float) -> Statistic:
-    return number(offset_s, variance, (1e3 * offset_s,))
-
-
 def _scale(scale: float, variance: float, std_nominal: float) -> Statistic:
     # One over the scale is what was measured: of both distances the shorter one counts.
     shorter = variance / min(1.0, scale**2)
@@ -225,7 +202,7 @@ class Evidence:
         self._translations: TranslationSums | None = None
         self._pending: list[tuple[ImuMeasurements, RotationComparison]] = []
         """Runs whose translations wait for the extrinsic rotation."""
-        self._std_scale, self._windows = 0.0, 0
+        self._std_scale = 0.0
 
     def add(self, imu: ImuMeasurements, windows: Sequence[RelativePoses]) -> None:
         """Add windows that `imu` covers."""
@@ -233,7 +210,6 @@ class Evidence:
             compared = compare_rotations(imu, run, self._rule)
             self._rotations = _added(self._rotations, compared.sums)
             self._pending.append((imu, compared))
-            self._windows += len(run.measured)
         self._std_scale = max([self._std_scale, *(window.std_scale for window in windows)])
 
     def constants(self, accelerations: bool = True) -> MeasuredConstants | None:
@@ -243,18 +219,15 @@ class Evidence:
         if sums is None:
             return None
         blocks, rotation = len(sums.dof), estimate_rotation(sums, self._T_b_c[:3, :3])
-        constants = MeasuredConstants(
+        return MeasuredConstants(
             T_b_c=self._T_b_c,
             std_scale=self._std_scale,
             rotation=rotation,
-            windows=self._windows,
             dof=3 * blocks if blocks > 1 else int(sums.dof.sum()) - 4,
+            translation=self._translation(rotation) if accelerations else None,
         )
-        return self._with_translations(constants, rotation) if accelerations else constants
 
-    def _with_translations(
-        self, constants: MeasuredConstants, rotation: RotationEstimate
-    ) -> MeasuredConstants:
+    def _translation(self, rotation: RotationEstimate) -> TranslationEstimate:
         R_b_c, p_b_c = _plausible_rotation(rotation, self._T_b_c[:3, :3]), self._T_b_c[:3, 3]
         for imu, compared in self._pending:
             run = compared.run
@@ -268,16 +241,7 @@ class Evidence:
         self._pending = []
         total = self._translations
         assert total is not None  # as many runs as of rotations
-        candidates = fitted(total.own_bias, R_b_c, p_b_c, (), np.array(SIGNED_PERMUTATIONS))
-        probabilities = _probabilities(candidates.misfit, max(int(total.dof.sum()), 1))
-        return replace(
-            constants,
-            translation=estimate_translation(total, R_b_c, p_b_c),
-            axes=SIGNED_PERMUTATIONS[int(np.argmax(probabilities))],
-            axes_right=float(probabilities[0]),
-            acc_bias=estimate_shared_bias(total, R_b_c, p_b_c),
-            motion_errors=estimate_motion_errors(total, R_b_c, p_b_c),
-        )
+        return estimate_translation(total, R_b_c, p_b_c)
 
 
 def _added(sums: Sums | None, more: Sums) -> Sums:
@@ -297,19 +261,6 @@ def _plausible_rotation(rotation: RotationEstimate, R_nominal: Array) -> Array:
     prior = UNKNOWN.rotation**2 * np.eye(3)
     shown = prior @ np.linalg.solve(prior + rotation.cov[:3, :3], away)
     return np.asarray(so3_exp(np.ascontiguousarray(shown)) @ R_nominal)
-
-
-def _probabilities(misfits: Array, dof: int) -> Array:
-    """(48,) posterior of each signed permutation; the nominal one is the first.
-
-    The noise level is unknown, so likelihood is a power of the misfit, and no fit is better than
-    the nominal noise.
-    """
-    log = -0.5 * dof * np.log(np.maximum(misfits / dof, 1.0))
-    prior = np.full(len(log), (1.0 - NOMINAL_AXES) / (len(log) - 1))
-    prior[0] = NOMINAL_AXES
-    weights = prior * np.exp(log - log.max())
-    return np.asarray(weights / weights.sum())
 
 
 def window_constants(
@@ -362,7 +313,9 @@ class FreedConstants(NamedTuple):
         reasons = _reasons(statistics, report.dof)[:1]
         if reasons or offset_free or self.time_offset is None:
             return reasons
-        return _reasons({"time offset": _time_offset(*self.time_offset)}, report.dof)
+        offset_s, variance = self.time_offset
+        offset = number(offset_s, variance, (1e3 * offset_s,))
+        return _reasons({"time offset": offset}, report.dof)
 
 
 def free_constants(
@@ -385,9 +338,8 @@ def free_constants(
 class OnlineConsistency:
     """Consistency of a stream: constants from all windows so far that do not overlap."""
 
-    def __init__(self, T_b_c: Mat4, gravity_norm: float = GRAVITY_NORM) -> None:
+    def __init__(self, T_b_c: Mat4) -> None:
         self._T_b_c = T_b_c
-        self._gravity_norm = gravity_norm
         self.clear()
 
     def clear(self) -> None:
@@ -434,6 +386,6 @@ class OnlineConsistency:
         constants = self.constants(sample_rate(inside.stamps_ns, inside.rate_hz))
         against = []
         if constants is not None:
-            against = constants.contradictions(self._gravity_norm)
+            against = constants.contradictions()
             self.wrong_axes = tuple(constants.contradicted_axes())
         self.reasons = (*self._faulty_samples, *against)

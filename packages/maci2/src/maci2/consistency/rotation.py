@@ -347,7 +347,7 @@ class RotationNoise(NamedTuple):
 
 
 def estimate_rotation_noise(
-    imu: ImuMeasurements, windows: Sequence[RelativePoses], T_b_c: Array, rule: Rule = "midpoint"
+    imu: ImuMeasurements, windows: Sequence[RelativePoses], T_b_c: Array
 ) -> RotationNoise | None:
     """Noise of relative rotations that came without covariances; None where nothing was measured.
 
@@ -359,7 +359,7 @@ def estimate_rotation_noise(
     fits worse is left to the consistency tests. Translations stay as stated: their slow errors
     show less against the accelerometer than in velocities (`docs/research/vision.md`).
     """
-    compared = [compare_rotations(imu, run, rule) for run in runs_of(windows)]
+    compared = [compare_rotations(imu, run, "midpoint") for run in runs_of(windows)]
     if not compared:
         return None
     sums = RotationSums(*map(np.concatenate, zip(*(one.sums for one in compared), strict=True)))

@@ -34,6 +34,7 @@ from maci2.consistency.tests import (
 from maci2.geometry.gaussian import chi2_quantile, symmetrize
 from maci2.geometry.se3 import skew_stack
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, Rule, preintegrate
+from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS
 from maci2.types import NS, Array, Stamps
 
 CAMERA_MATRIX, LEVER_ARM, ACC_MATRIX = slice(0, 9), slice(9, 12), slice(12, 21)
@@ -80,6 +81,9 @@ exceeds it half as often."""
 
 CONSTANTS = 8
 """Unknowns that all windows share: one over the scale, lever arm, drift, delay."""
+
+NOMINAL_AXES = 0.99
+"""Prior probability that axes and signs are the nominal ones."""
 
 
 class TranslationSums(NamedTuple):
@@ -303,51 +307,6 @@ def fitted(
     return Fit(S, z, q, B, information, np.asarray(least))
 
 
-@dataclass(frozen=True)
-class TranslationEstimate:
-    """Scale and lever arm that fit best, for one extrinsic rotation and the nominal axes."""
-
-    scale: float
-    """True translation over the measured one; negative where accelerations have the other sign."""
-
-    p_b_c: Array
-    """(3,) [m]"""
-
-    cov: Array
-    """(4, 4) of [scale, lever arm [m]], model errors included; given the extrinsic rotation, whose
-    own error shows in the lever arm, below a centimetre."""
-
-    gravity_norm: float
-    """Mean of gravity's norm over windows, with no constraint on it [m/s^2]."""
-
-    std_gravity_norm: float
-    """Standard deviation of gravity's norm, from the windows' scatter [m/s^2]."""
-
-    misfit: float
-    """Chi-square with nominal noise and the scale kept positive: no camera sees itself move the
-    other way."""
-
-
-def estimate_translation(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> TranslationEstimate:
-    """Fit scale and lever arm."""
-    fit = fitted(sums.own_bias, R_b_c, p_b_c)
-    # d(scale) = -scale^2 d(1 / scale)
-    change = np.diag([-(fit.inverse_scale**-2.0), 1.0, 1.0, 1.0])
-    cov = fit.covariance(max(float(fit.least) / max(int(sums.dof.sum()), 1), 1.0))
-    z = fit.z / abs(fit.inverse_scale)
-    norms = np.sqrt(np.einsum("bij,i,j->b", sums.gravity, z, z) / sums.windows)
-    norm = float(np.average(norms, weights=sums.windows))
-    variance = float(np.average((norms - norm) ** 2, weights=sums.windows))
-    return TranslationEstimate(
-        scale=1.0 / fit.inverse_scale,
-        p_b_c=p_b_c + fit.q[1:4],
-        cov=change @ cov @ change,
-        gravity_norm=norm,
-        std_gravity_norm=float(np.sqrt(variance / max(len(norms) - 1, 1))),
-        misfit=float(fit.misfit),
-    )
-
-
 class MotionErrors(NamedTuple):
     """Errors that no constant of the rig explains: a late accelerometer, a camera that drifts."""
 
@@ -359,25 +318,6 @@ class MotionErrors(NamedTuple):
     """(3,) excess of the camera's translations, along the body's axes [m/s]."""
 
     cov_drift_b: Array
-
-
-def estimate_motion_errors(
-    sums: TranslationSums, R_b_c: Array, p_b_c: Array
-) -> MotionErrors | None:
-    """Fit scale, lever arm, drift and delay at once, with the nominal axes; None with too few
-    windows to estimate model errors."""
-    if not shows_scatter(len(sums.dof), CONSTANTS):
-        return None
-    fit = fitted(sums.own_bias, R_b_c, p_b_c, (DRIFT, DELAY))
-    cov, scale = fit.covariance(_excess(fit, sums)), fit.inverse_scale
-    return MotionErrors(
-        float(fit.q[7] / scale), float(cov[7, 7] / scale**2), fit.q[4:7], cov[4:7, 4:7]
-    )
-
-
-def _excess(fit: Fit, sums: TranslationSums) -> float:
-    """Chi-square of the translations per degree of freedom, at least 1."""
-    return max(float(fit.z @ fit.S.sum(axis=0) @ fit.z) / max(int(sums.dof.sum()), 1), 1.0)
 
 
 class BiasAt(NamedTuple):
@@ -408,7 +348,97 @@ class SharedBias(NamedTuple):
         return self.biases[int(np.argmin(np.abs(self.times_s - stamp_ns / NS)))]
 
 
-def estimate_shared_bias(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> SharedBias | None:
+@dataclass(frozen=True)
+class TranslationEstimate:
+    """Scale and lever arm that fit best, for one extrinsic rotation and the nominal axes, and what
+    else translations show."""
+
+    scale: float
+    """True translation over the measured one; negative where accelerations have the other sign."""
+
+    p_b_c: Array
+    """(3,) [m]"""
+
+    cov: Array
+    """(4, 4) of [scale, lever arm [m]], model errors included; given the extrinsic rotation, whose
+    own error shows in the lever arm, below a centimetre."""
+
+    gravity_norm: float
+    """Mean of gravity's norm over windows, with no constraint on it [m/s^2]."""
+
+    std_gravity_norm: float
+    """Standard deviation of gravity's norm, from the windows' scatter [m/s^2]."""
+
+    axes: Array
+    """(3, 3) signed permutation that takes the accelerometer's readings to the body's axes, the
+    most probable one."""
+
+    axes_right: float
+    """Probability that the accelerometer's axes and signs are the nominal ones."""
+
+    motion_errors: MotionErrors | None
+    """Delay of the accelerometer and drift of the camera; None with too few windows."""
+
+    acc_bias: SharedBias | None
+    """Bias that the IMU model left, estimated from all windows; None with too few windows."""
+
+
+def estimate_translation(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> TranslationEstimate:
+    """Fit scale and lever arm; then axes, and with enough windows drift, delay and bias."""
+    fit = fitted(sums.own_bias, R_b_c, p_b_c)
+    dof = max(int(sums.dof.sum()), 1)
+    # d(scale) = -scale^2 d(1 / scale)
+    change = np.diag([-(fit.inverse_scale**-2.0), 1.0, 1.0, 1.0])
+    cov = fit.covariance(max(float(fit.least) / dof, 1.0))
+    z = fit.z / abs(fit.inverse_scale)
+    norms = np.sqrt(np.einsum("bij,i,j->b", sums.gravity, z, z) / sums.windows)
+    norm = float(np.average(norms, weights=sums.windows))
+    variance = float(np.average((norms - norm) ** 2, weights=sums.windows))
+    candidates = fitted(sums.own_bias, R_b_c, p_b_c, (), np.array(SIGNED_PERMUTATIONS))
+    probabilities = _probabilities(candidates.misfit, dof)
+    return TranslationEstimate(
+        scale=1.0 / fit.inverse_scale,
+        p_b_c=p_b_c + fit.q[1:4],
+        cov=change @ cov @ change,
+        gravity_norm=norm,
+        std_gravity_norm=float(np.sqrt(variance / max(len(norms) - 1, 1))),
+        axes=SIGNED_PERMUTATIONS[int(np.argmax(probabilities))],
+        axes_right=float(probabilities[0]),
+        motion_errors=_motion_errors(sums, R_b_c, p_b_c),
+        acc_bias=_shared_bias(sums, R_b_c, p_b_c),
+    )
+
+
+def _probabilities(misfits: Array, dof: int) -> Array:
+    """(48,) posterior of each signed permutation; the nominal one is the first.
+
+    The noise level is unknown, so likelihood is a power of the misfit, and no fit is better than
+    the nominal noise.
+    """
+    log = -0.5 * dof * np.log(np.maximum(misfits / dof, 1.0))
+    prior = np.full(len(log), (1.0 - NOMINAL_AXES) / (len(log) - 1))
+    prior[0] = NOMINAL_AXES
+    weights = prior * np.exp(log - log.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _motion_errors(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> MotionErrors | None:
+    """Fit scale, lever arm, drift and delay at once, with the nominal axes; None with too few
+    windows to estimate model errors."""
+    if not shows_scatter(len(sums.dof), CONSTANTS):
+        return None
+    fit = fitted(sums.own_bias, R_b_c, p_b_c, (DRIFT, DELAY))
+    cov, scale = fit.covariance(_excess(fit, sums)), fit.inverse_scale
+    delay_s, var_delay = float(fit.q[7] / scale), float(cov[7, 7] / scale**2)
+    return MotionErrors(delay_s, var_delay, fit.q[4:7], cov[4:7, 4:7])
+
+
+def _excess(fit: Fit, sums: TranslationSums) -> float:
+    """Chi-square of the translations per degree of freedom, at least 1."""
+    return max(float(fit.z @ fit.S.sum(axis=0) @ fit.z) / max(int(sums.dof.sum()), 1), 1.0)
+
+
+def _shared_bias(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> SharedBias | None:
     """Fit scale, lever arm and bias at once, with the nominal axes; None with too few windows: a
     bias takes up their model errors (a late clock, a camera that drifts) as readily.
 

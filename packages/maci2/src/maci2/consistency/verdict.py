@@ -1,4 +1,5 @@
-"""Verdicts: whether a result may be used, given its posterior, chi-square and consistency tests.
+"""Initialization and calibration with verdicts: whether a result may be used, given its posterior,
+chi-square and consistency tests.
 
 No threshold here depends on the device. A result is `ok` if the errors that its posterior admits
 are well within the required accuracy and no constant taken as given is contradicted, `weak` if that
@@ -10,9 +11,10 @@ would have been detected.
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -20,12 +22,23 @@ from scipy.special import ndtr, ndtri
 from maci2.calibration_prior import CALIBRATED
 from maci2.consistency.evidence import MeasuredConstants, free_constants, window_constants
 from maci2.consistency.tests import FAR, FAR_3D, MOST_MISSING
-from maci2.errors import MeasurementError
+from maci2.errors import MeasurementError, OptionError
+from maci2.estimator.calibrate import (
+    NOTHING_KNOWN,
+    MountingPrior,
+    calibration_progress,
+    frame_covariance,
+    measured_scale,
+    solve_from_nothing,
+    with_frame,
+)
 from maci2.estimator.config import DEFAULT_CONFIG, SolverConfig
-from maci2.estimator.initialize import SolvedWindow, solve_window
+from maci2.estimator.initialize import SolvedWindow, solve_window, with_loss
+from maci2.estimator.outliers import with_choice
+from maci2.estimator.problem import Loss
+from maci2.estimator.residuals import Response
 from maci2.estimator.results import (
     CalibrationResult,
-    CalibrationStage,
     InitResult,
     Posterior,
     SolveReport,
@@ -33,6 +46,7 @@ from maci2.estimator.results import (
     Verdict,
     VIState,
 )
+from maci2.estimator.solver import Solution, covariance, solve
 from maci2.field_docs import document_fields
 from maci2.geometry.gaussian import direction_std
 from maci2.geometry.se3 import se3_inv, se3_log
@@ -41,9 +55,6 @@ from maci2.imu import BiasPrior, ImuMeasurements
 from maci2.types import NS, Array
 from maci2.validation import as_number, as_transform, require_type
 from maci2.vision import RelativePoses
-
-if TYPE_CHECKING:
-    from maci2.estimator.calibrate import MountingPrior
 
 CERTAIN = 2.0
 """Number of standard deviations within a limit for `ok`."""
@@ -214,15 +225,13 @@ def _constants_of_window(
 ) -> tuple[MeasuredConstants, int]:
     """Constants measured by the window alone, and the number of solves it took."""
     report, freed, solves = solved.report, None, 0
-    if solved.posterior is not None and report.converged:
-        freed = free_constants(imu, solved.vision, solved.state, config, solved.spans)
-        solves += freed.report.solves if freed is not None else 1
-        if report.rejected:
-            # Wrong constants make poses look like outliers: others may explain all of them.
-            of_all = free_constants(imu, solved.all_poses, solved.state, config, solved.spans)
-            solves += of_all.report.solves if of_all is not None else 1
-            if of_all is not None and of_all.report.inflation <= report.inflation:
-                freed = of_all
+    # Wrong constants make poses look like outliers: others may explain all of them.
+    sets = [solved.vision, solved.all_poses] if report.rejected else [solved.vision]
+    for vision in sets if solved.posterior is not None and report.converged else []:
+        found = free_constants(imu, vision, solved.state, config, solved.spans)
+        solves += found.report.solves if found is not None else 1
+        if vision is solved.vision or (found and found.report.inflation <= report.inflation):
+            freed = found
     # Wrong axes fit worse than the nominal noise; where nothing does, no others can fit better.
     misfit = report.inflation > 1.0
     if freed is not None and not misfit and not report.rejected:
@@ -264,50 +273,6 @@ def _judged(
         checks += [Check(status, f"{reason}; {REMEDY}") for reason in unconfirmed]
         unconfirmed = []
     return InitResult(_verdict(checks, noise, unconfirmed), report, state, posterior)
-
-
-def judge_calibration(
-    solved: SolvedWindow,
-    limits: CalibrationLimits,
-    mounting: "MountingPrior",
-    scale: tuple[float, float] | None,
-    constants: MeasuredConstants,
-    progress: tuple[CalibrationStage, ...],
-    one_instant: Check,
-) -> CalibrationResult:
-    """Verdict on each axis of the extrinsics, and the motion that would help; `scale` is the
-    accelerometer's estimate for translations taken as metric, with its standard deviation,
-    `constants` are axes and clocks measured by rotations, `one_instant` is the check of positions
-    against orientations."""
-    state, posterior, report = solved.state, solved.posterior, solved.report
-    contradicted = constants.contradicted_inputs(report.std_time_offset_s is not None)
-    broken = _broken(solved)
-    if broken or posterior is None:
-        # Axes about which the camera's rotation was not observable.
-        std_deg = np.rad2deg(np.sqrt(np.diag(solved.rotations.cov)[3:6]))
-        advice = "rotate the device about all axes"
-        unseen = [
-            _within(name, float(std), limits.rotation_deg, "deg", advice).reason
-            for name, std in zip(AXES_OF_CAMERA[3:], std_deg, strict=True)
-        ]
-        reasons = (*contradicted, *filter(None, unseen), *broken)
-        return CalibrationResult(Verdict("failed", reasons), report)
-    std = np.sqrt(np.diag(posterior.T_b_c))
-    turned_deg = rotation_about_axes_deg(state.Ts_c0_b)
-    checks = [Check("weak", reason) for reason in contradicted]
-    for axis in range(3):
-        for entry, value, limit, unit in (
-            (3 + axis, float(np.rad2deg(std[3 + axis])), limits.rotation_deg, "deg"),
-            (axis, float(std[axis]), limits.translation, "m"),
-        ):
-            advice = _advice(turned_deg, axis, value, limit)
-            checks.append(_within(AXES_OF_CAMERA[entry], value, limit, unit, advice))
-    if scale is not None:
-        checks.append(_plausible_scale(*scale, CALIBRATED.acc_scale))
-    checks += [*_solution_checks(solved), one_instant]
-    checks += _mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
-    verdict = _verdict(checks, _noise_remark(solved))
-    return CalibrationResult(verdict, report, state, posterior, progress)
 
 
 def _verdict(checks: list[Check], noise: list[str], unconfirmed: Sequence[str] = ()) -> Verdict:
@@ -384,7 +349,8 @@ def _known_gravity(
     bias wanders."""
     std = direction_std(state.gravity_c0, posterior.gravity_c0)
     alone = _within("gravity's direction", float(np.rad2deg(std)), limit_deg, "deg")
-    acc_bias = constants.acc_bias
+    known = constants.translation
+    acc_bias = None if known is None else known.acc_bias
     if acc_bias is None or alone.status != "ok":
         return alone
     shared = acc_bias.at(int(state.stamps_ns[0]))
@@ -546,6 +512,118 @@ def rotation_about_axes_deg(Ts_c0_b: Array) -> Array:
     return np.rad2deg(np.ptp(phi, axis=0))
 
 
+def calibrate(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    config: SolverConfig | None = None,
+    limits: CalibrationLimits | None = None,
+    mounting: MountingPrior | None = None,
+) -> CalibrationResult:
+    """Estimate the extrinsics T_b_c of the camera of `vision`, with all states of the motion.
+
+    First the rotation (Eq. 8, which needs neither gravity nor velocities), then the lever arm in
+    closed form, then everything jointly (Eq. 9), with biases as the random walks of `imu`.
+
+    Args:
+        imu: IMU measurements from `raw_model`, `datasheet_model` or `ImuModel.measure`; they must
+            cover the keyframes.
+        vision: relative poses of at least four keyframes, with covariances; rotation about two
+            axes or more makes the extrinsics observable.
+        config: choices of the solver; gravity has its known norm and both biases are estimated.
+        limits: largest errors of the extrinsics that the verdict `ok` allows.
+        mounting: prior of the extrinsics, for motion that does not determine all of them; none by
+            default.
+
+    Returns:
+        State with `T_b_c`, posterior covariance, report and verdict, whose reasons name the axes
+        that are not observable and the motion that would help. Biases are those at the last
+        keyframe.
+
+    Raises:
+        MeasurementError: an argument has the wrong type, or there are too few keyframes.
+        OptionError: the configuration has a choice that only `initialize` supports.
+        DatasetError: the samples do not cover the keyframes or have a gap.
+    """
+    began = time.perf_counter()
+    config, limits = config or DEFAULT_CONFIG, limits or CalibrationLimits()
+    mounting = mounting or NOTHING_KNOWN
+    require_arguments(imu, vision, config)
+    _require_choices(config)
+    require_type(limits, CalibrationLimits, "limits", "CalibrationLimits()")
+
+    solved, choice, aligned = solve_from_nothing(imu, vision, mounting, config)
+    vision = choice.vision
+    state, posterior, report = solved.answer(imu, exactly=True)
+    frame = frame_covariance(vision.std_frame, state.T_b_c)
+    scale = measured_scale(vision, solved)
+    progress = calibration_progress(solved, frame)
+    report = with_choice(replace(report, solve_ms=1e3 * (time.perf_counter() - began)), choice)
+    if posterior is not None:
+        posterior = with_frame(posterior, frame, state.T_b_c)
+    window = SolvedWindow(vision, vision, aligned, state, posterior, report, solved)
+    constants = window_constants(imu, vision, state.T_b_c, config.rule, False)
+    delay = one_instant(position_delay(imu, solved.solution))
+
+    contradicted = constants.contradicted_inputs(report.std_time_offset_s is not None)
+    broken = _broken(window)
+    if broken or posterior is None:
+        reasons = (*contradicted, *_unobserved_rotation(aligned.cov, limits), *broken)
+        return CalibrationResult(Verdict("failed", reasons), report)
+    checks = [Check("weak", reason) for reason in contradicted]
+    checks += _axis_checks(state, posterior, limits)
+    if scale is not None:
+        checks.append(_plausible_scale(*scale, CALIBRATED.acc_scale))
+    checks += [*_solution_checks(window), delay]
+    checks += _mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
+    verdict = _verdict(checks, _noise_remark(window))
+    return CalibrationResult(verdict, report, state, posterior, progress)
+
+
+def _require_choices(config: SolverConfig) -> None:
+    """Raise where the configuration asks for what a chain of states does not have."""
+    fixed = {
+        "gravity_on_sphere": True,
+        "estimate_gyro_bias": True,
+        "estimate_acc_bias": True,
+        "imu_cross_terms": True,
+        "imu_identity": False,
+        "rule": "midpoint",
+    }
+    for name, needed in fixed.items():
+        if getattr(config, name) != needed:
+            raise OptionError(
+                f"SolverConfig.{name} is {getattr(config, name)!r}, needed {needed!r} for "
+                "`calibrate`; only `initialize` knows the other."
+            )
+
+
+def _unobserved_rotation(cov: Array, limits: CalibrationLimits) -> list[str]:
+    """Axes about which the camera's rotation was not observable, given the covariance of [gyroscope
+    bias, rotation] from rotations alone."""
+    std_deg = np.rad2deg(np.sqrt(np.diag(cov)[3:6]))
+    advice = "rotate the device about all axes"
+    checks = (
+        _within(name, float(std), limits.rotation_deg, "deg", advice)
+        for name, std in zip(AXES_OF_CAMERA[3:], std_deg, strict=True)
+    )
+    return [check.reason for check in checks if check.reason]
+
+
+def _axis_checks(state: VIState, posterior: Posterior, limits: CalibrationLimits) -> list[Check]:
+    """Checks of each axis of the extrinsics, with the motion that would help."""
+    checks: list[Check] = []
+    std = np.sqrt(np.diag(posterior.T_b_c))
+    turned_deg = rotation_about_axes_deg(state.Ts_c0_b)
+    for axis in range(3):
+        for entry, value, limit, unit in (
+            (3 + axis, float(np.rad2deg(std[3 + axis])), limits.rotation_deg, "deg"),
+            (axis, float(std[axis]), limits.translation, "m"),
+        ):
+            advice = _advice(turned_deg, axis, value, limit)
+            checks.append(_within(AXES_OF_CAMERA[entry], value, limit, unit, advice))
+    return checks
+
+
 def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
     """Motion that would help: an axis is observable by rotation about the other two."""
     others = [i for i in range(3) if i != axis]
@@ -555,7 +633,7 @@ def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
     return f"too little rotation about {names}: {turned:.1f} deg, needs about {needed:.0f}"
 
 
-def _mounting_checks(mounting: "MountingPrior", T_b_c: Array, cov_T_b_c: Array) -> list[Check]:
+def _mounting_checks(mounting: MountingPrior, T_b_c: Array, cov_T_b_c: Array) -> list[Check]:
     """Axes that stay at the prior of the extrinsics, and directions in which motion contradicts it.
 
     The variance of the movement from the prior is the prior's less the posterior's.
@@ -594,6 +672,76 @@ def _mounting_checks(mounting: "MountingPrior", T_b_c: Array, cov_T_b_c: Array) 
 def _length(value: float, axis: int) -> str:
     """Length or angle along an entry of [rho, phi]."""
     return f"{1e3 * value:.1f} mm" if axis < 3 else f"{np.rad2deg(value):.2f} deg"
+
+
+class PositionDelay(NamedTuple):
+    """How much later than its orientations a camera's positions were taken [s].
+
+    A camera sees both at once. A laser tracker beside an IMU, a filtered trajectory, or an
+    accelerometer that is stamped later than its gyroscope does not, and a delay between the two
+    looks like a lever arm of centimetres.
+    """
+
+    delay_s: float
+    std_s: float
+
+
+def position_delay(imu: ImuMeasurements, solution: Solution) -> PositionDelay | None:
+    """Delay that fits best around a calibration that is solved, everything else free; None where
+    the motion does not determine it.
+
+    A Newton step from no delay: chi-square of the optimum is a parabola in it. Squares, for robust
+    losses would take the delay for outliers.
+    """
+    if not solution.converged:
+        return None
+    if solution.problem.camera[0].loss.kind != "none":
+        squares = with_loss(solution.problem, Loss())
+        solution = solve(squares, solution.states, solution.shared)
+    try:
+        response = Response(solution, covariance(solution))
+    except MeasurementError:
+        return None
+    motions = solution.measurements.motions
+    moved = _moved_by_a_second(imu, solution)[motions.state]
+    by_delay = motions.white[:, :, :3] @ moved[:, :, None]
+    gradient, gradient_shared = response.gradients(by_delay)
+    followed, followed_shared = response.solved(gradient, gradient_shared)
+    curvature = float(
+        np.sum(by_delay**2)
+        - np.sum(gradient * followed)
+        - np.sum(gradient_shared * followed_shared)
+    )
+    if not curvature > 0.0:
+        return None
+    slope = float(np.sum(by_delay[:, :, 0] * response.r))
+    return PositionDelay(-slope / curvature, curvature**-0.5)
+
+
+def _moved_by_a_second(imu: ImuMeasurements, solution: Solution) -> Array:
+    """(n - 1, 3) change of each relative translation by a delay of a second: that of the camera's
+    velocity, in the camera where the motion begins."""
+    states, T_b_c = solution.states, solution.shared.T_b_c
+    stamps_ns, R_w_b = solution.problem.stamps_ns, states.Ts_w_b[:, :3, :3]
+    rates = [np.interp(stamps_ns, imu.stamps_ns, axis) for axis in imu.gyro.T]
+    omega_b = np.stack(rates, axis=1) - states.bias_gyro
+    v_w = states.v_w + np.einsum("kij,kj->ki", R_w_b, np.cross(omega_b, T_b_c[:3, 3]))
+    R_w_c = R_w_b @ T_b_c[:3, :3]
+    return np.asarray(np.einsum("kji,kj->ki", R_w_c[:-1], np.diff(v_w, axis=0)))
+
+
+def one_instant(delay: PositionDelay | None) -> Check:
+    """Positions and orientations that are not of one instant, in words."""
+    if delay is None or abs(delay.delay_s) <= FAR * np.hypot(delay.std_s, CALIBRATED.acc_clock_s):
+        return Check("ok")
+    side = "late" if delay.delay_s > 0.0 else "early"
+    return Check(
+        "weak",
+        f"the camera's positions are {1e3 * abs(delay.delay_s):.1f} +- {1e3 * delay.std_s:.1f} ms "
+        f"{side} against its orientations, which looks like a lever arm: audit a ground truth that "
+        "they are made of (`--truth audited`), or check the accelerometer's timestamps against the "
+        "gyroscope's",
+    )
 
 
 document_fields(__name__)

@@ -28,10 +28,10 @@ import numpy as np
 
 from maci2.geometry import skew, so3_exp
 from maci2.imu.measurements import BiasPrior, ImuMeasurements, TrackedVertical
-from maci2.imu.preintegration import Preintegrated, preintegrate
+from maci2.imu.preintegration import preintegrate
 from maci2.jit import kernel
 from maci2.sensors import ImuSamples
-from maci2.types import GRAVITY_W, NS, Array, Stamps
+from maci2.types import GRAVITY_W, NS, Array
 
 BLOCK_S = 0.5
 """Length of the blocks that are stationary or not [s]."""
@@ -148,7 +148,18 @@ def track_gyro_bias(
     if len(samples) <= 2 * period:
         return TrackedBias(bias, std, None)
     starts = np.arange(0, len(samples), period, dtype=np.int64)
-    blocks = _preintegrated(samples, turn_on, starts)
+    shape = samples.gyro.shape
+    measured = ImuMeasurements(
+        samples.stamps_ns,
+        samples.gyro - turn_on.mean_gyro,
+        samples.acc - turn_on.mean_acc,
+        np.full(shape, STD_SAMPLE[0] ** 2),
+        np.full(shape, STD_SAMPLE[1] ** 2),
+        np.zeros((9, 9)),
+        BiasPrior(),
+        samples.source,
+    )
+    blocks = preintegrate(measured, samples.stamps_ns[starts])
     rests = stationary_blocks(samples)
     R_w_b, cov = _first(samples.acc[:period] - turn_on.mean_acc, turn_on, rest_shift)
     tracked, tracked_std, bias_acc, Rs_w_b, tilt_D_bias, cov_tilt = _track(
@@ -172,21 +183,6 @@ def track_gyro_bias(
         std_lasting=0.0,
     )
     return TrackedBias(bias, std, vertical)
-
-
-def _preintegrated(samples: ImuSamples, turn_on: BiasPrior, starts: Stamps) -> Preintegrated:
-    shape = samples.gyro.shape
-    measured = ImuMeasurements(
-        samples.stamps_ns,
-        samples.gyro - turn_on.mean_gyro,
-        samples.acc - turn_on.mean_acc,
-        np.full(shape, STD_SAMPLE[0] ** 2),
-        np.full(shape, STD_SAMPLE[1] ** 2),
-        np.zeros((9, 9)),
-        BiasPrior(),
-        samples.source,
-    )
-    return preintegrate(measured, samples.stamps_ns[starts])
 
 
 def _first(acc: Array, turn_on: BiasPrior, rest_shift: StationaryShift) -> tuple[Array, Array]:

@@ -160,10 +160,6 @@ class ModelCard(Card):
 
     limits: list[str]
 
-    def accepted_rates(self, fastest: float) -> tuple[float, float]:
-        """Slowest and fastest rate [Hz]; `fastest` in multiples of the model's own."""
-        return self.rate_hz * (1.0 - self.rate_tolerance), self.rate_hz * fastest
-
     def bias_prior(self) -> BiasPrior:
         """Bias prior for the estimator; a form that knows no spread leaves the default."""
         if not self.bias_std:
@@ -261,14 +257,15 @@ def read_card(metadata: Mapping[str, str], source: str) -> ModelCard:
     card = KIND.read(metadata, source)
     if card.units != UNITS:
         raise OptionError(f"{source}: weights for units '{card.units}', needed '{UNITS}'.")
-    _require_lengths(card, source)
+    _require_sound(card, source)
     if card.cov_0:
         require_spd(card.cov_0_array(), f"{source}: cov_0")
     return card
 
 
-def _require_lengths(card: ModelCard, source: str) -> None:
-    """Raise where a list of the card has not as many numbers as it must have."""
+def _require_sound(card: ModelCard, source: str) -> None:
+    """Raise where a list of the card has not as many numbers as it must have, or a number is out of
+    range."""
     needed = {
         "turn_on_mean": (0, 6), "turn_on_std": (0, 6), "rest_shift_mean": (0, 3),
         "rest_shift_std": (0, 3), "correction_kept": (0, 2), "bias_mean": (6,), "bias_std": (0, 6),
@@ -276,22 +273,18 @@ def _require_lengths(card: ModelCard, source: str) -> None:
     }  # fmt: skip
     found = {name: len(getattr(card, name)) for name in needed}
     found |= {f"cov_0[{k}]": len(row) for k, row in enumerate(card.cov_0)}
-    for name, length in found.items():
-        if length not in needed.get(name, (9,)):
-            raise OptionError(
-                f"{source}: the model card is damaged at '{name}' ({length} numbers, needed "
-                f"{' or '.join(map(str, needed.get(name, (9,))))}); copy the file again."
-            )
+    faults = [
+        f" at '{name}' ({length} numbers, needed {' or '.join(map(str, needed.get(name, (9,))))})"
+        for name, length in found.items()
+        if length not in needed.get(name, (9,))
+    ]
     if card.tilt_std is not None and not 0.0 <= card.tilt_std < 1.0:
-        raise OptionError(
-            f"{source}: the model card is damaged at 'tilt_std' ({card.tilt_std:g} rad, needed 0 "
-            "to 1); copy the file again."
-        )
+        faults.append(f" at 'tilt_std' ({card.tilt_std:g} rad, needed 0 to 1)")
     if not (card.rate_hz > 0.0 and 0.0 <= card.rate_tolerance < 1.0):
-        raise OptionError(
-            f"{source}: the model card is damaged: rate {card.rate_hz:g} Hz within "
-            f"{card.rate_tolerance:g}, needed above 0 and from 0 to 1; copy the file again."
-        )
+        rate = f"rate {card.rate_hz:g} Hz within {card.rate_tolerance:g}"
+        faults.append(f": {rate}, needed above 0 and from 0 to 1")
+    if faults:
+        raise OptionError(f"{source}: the model card is damaged{faults[0]}; copy the file again.")
 
 
 CHUNK_BLOCKS = 2000
@@ -477,7 +470,8 @@ class ImuModel:
                 f"{samples.source}: {len(samples)} samples, needed at least {RECEPTIVE_FIELD}: "
                 "the model looks at that many at once. Use a longer recording."
             )
-        slowest, fastest = self.about.accepted_rates(FASTEST)
+        slowest = self.about.rate_hz * (1.0 - self.about.rate_tolerance)
+        fastest = self.about.rate_hz * FASTEST
         if not slowest <= samples.rate_hz <= fastest:
             raise DatasetError(
                 f"{samples.source}: {samples.rate_hz:.1f} Hz; the model '{self.about.name}' takes "

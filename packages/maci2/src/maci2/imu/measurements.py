@@ -112,24 +112,17 @@ class BiasPrior:
     """(3,) its standard deviation per axis [m/s^2]."""
 
     def __post_init__(self) -> None:
-        for name in ("mean_gyro", "mean_acc"):
-            mean = validation.as_array(getattr(self, name), (3,), f"BiasPrior.{name}")
-            object.__setattr__(self, name, mean)
-        for name in ("std_gyro", "std_acc"):
-            std = validation.as_array(getattr(self, name), (3,), f"BiasPrior.{name}", finite=False)
-            if not (std > 0.0).all():
-                raise MeasurementError(f"BiasPrior.{name} is {std}; needed above 0 on every axis.")
-            object.__setattr__(self, name, std)
+        for name in ("mean_gyro", "mean_acc", "std_gyro", "std_acc"):
+            field_name, is_std = f"BiasPrior.{name}", name.startswith("std")
+            values = validation.as_array(getattr(self, name), (3,), field_name, finite=not is_std)
+            if is_std and not (values > 0.0).all():
+                raise MeasurementError(f"{field_name} is {values}; needed above 0 on every axis.")
+            object.__setattr__(self, name, values)
 
     @cached_property
     def info_gyro(self) -> Array:
         """(3,) one over the variance of the gyroscope's bias; 0 where nothing is known."""
         return self.std_gyro**-2.0
-
-    @cached_property
-    def info_acc(self) -> Array:
-        """(3,) one over the variance of the accelerometer's bias."""
-        return self.std_acc**-2.0
 
 
 @dataclass(frozen=True)

@@ -80,15 +80,6 @@ class RotationSource:
 class RateMatch:
     """Agreement of gyroscope and source."""
 
-    correlation: float
-    """0 to 1, whatever rotation or mirroring lies between."""
-
-    excitation: float
-    """Variation of the source's rate, rms [rad/s]."""
-
-    ratio: float
-    """Gyroscope over source: 1, or 57.3 for a gyroscope in deg/s."""
-
     offset_s: float
     """Seconds to add to the source's timestamps."""
 
@@ -102,6 +93,22 @@ class RateMatch:
 
     gyro: Array
     """(k, 3) over the same time, offset applied [rad/s]."""
+
+    @property
+    def correlation(self) -> float:
+        """0 to 1, whatever rotation or mirroring lies between."""
+        return _correlation(self.gyro, self.rates_s)
+
+    @property
+    def excitation(self) -> float:
+        """Variation of the source's rate, rms [rad/s]."""
+        return float(np.linalg.norm(_centred(self.rates_s)) / np.sqrt(len(self.rates_s)))
+
+    @property
+    def ratio(self) -> float:
+        """Gyroscope over source: 1, or 57.3 for a gyroscope in deg/s."""
+        spread_gyro, spread = (np.linalg.norm(_centred(x)) for x in (self.gyro, self.rates_s))
+        return float(spread_gyro) / max(float(spread), 1e-12)
 
     @property
     def comparable(self) -> bool:
@@ -119,47 +126,30 @@ class _Pairs:
 
     def gyro(self, offset_s: float) -> Array:
         """(k, 3) mean readings over the intervals, moved by the offset."""
-        length_s = (self.end_s - self.start_s)[:, None]
-        return (self._turned(self.end_s + offset_s) - self._turned(self.start_s + offset_s)) / (
-            length_s
+        start, end = (
+            np.stack([np.interp(at_s + offset_s, self.gyro_s, axis) for axis in self.turned.T], 1)
+            for at_s in (self.start_s, self.end_s)
         )
-
-    def _turned(self, at_s: Array) -> Array:
-        return np.stack([np.interp(at_s, self.gyro_s, axis) for axis in self.turned.T], axis=1)
+        return np.asarray((end - start) / (self.end_s - self.start_s)[:, None])
 
     def correlation(self, offset_s: float) -> float:
-        gyro, rates = _centred(self.gyro(offset_s)), _centred(self.rates_s)
-        norms = np.linalg.norm(gyro) * np.linalg.norm(rates)
-        # The sum of singular values is the largest trace over all rotations and mirrorings.
-        return float(np.linalg.svd(rates.T @ gyro, compute_uv=False).sum() / max(norms, 1e-12))
+        return _correlation(self.gyro(offset_s), self.rates_s)
+
+
+def _correlation(gyro: Array, rates: Array) -> float:
+    gyro, rates = _centred(gyro), _centred(rates)
+    norms = np.linalg.norm(gyro) * np.linalg.norm(rates)
+    # The sum of singular values is the largest trace over all rotations and mirrorings.
+    return float(np.linalg.svd(rates.T @ gyro, compute_uv=False).sum() / max(norms, 1e-12))
 
 
 def match_rates(source: RotationSource, imu: ImuSamples) -> RateMatch | None:
     """Find the offset at which both rotate alike; None where there is too little in common."""
-    overlap_s = _overlap_s(source.stamps_ns, imu.stamps_ns)
-    search_s = min(SEARCH_S, overlap_s / 8.0)
+    first_ns = max(int(source.stamps_ns[0]), int(imu.stamps_ns[0]))
+    last_ns = min(int(source.stamps_ns[-1]), int(imu.stamps_ns[-1]))
+    search_s = min(SEARCH_S, max(last_ns - first_ns, 0) / NS / 8.0)
     pairs = _pairs(source, imu, search_s)
-    if pairs is None:
-        return None
-    offset_s = _best_offset(pairs, search_s)
-    offset_s, std_s, drift_s, std_drift_s = _refine(pairs, offset_s)
-    gyro, rates = pairs.gyro(offset_s), pairs.rates_s
-    spread_gyro, spread = np.linalg.norm(_centred(gyro)), np.linalg.norm(_centred(rates))
-    return RateMatch(
-        correlation=pairs.correlation(offset_s),
-        excitation=float(spread / np.sqrt(len(rates))),
-        ratio=float(spread_gyro) / max(float(spread), 1e-12),
-        offset_s=offset_s,
-        std_offset_s=std_s,
-        drift_s=drift_s,
-        std_drift_s=std_drift_s,
-        rates_s=rates,
-        gyro=gyro,
-    )
-
-
-def _overlap_s(a_ns: Stamps, b_ns: Stamps) -> float:
-    return max(min(int(a_ns[-1]), int(b_ns[-1])) - max(int(a_ns[0]), int(b_ns[0])), 0) / NS
+    return None if pairs is None else _matched(pairs, _best_offset(pairs, search_s))
 
 
 def _pairs(source: RotationSource, imu: ImuSamples, margin_s: float) -> _Pairs | None:
@@ -201,8 +191,8 @@ def _best_offset(pairs: _Pairs, search_s: float) -> float:
     return float(max(np.clip(fine_s, -search_s, search_s), key=pairs.correlation))
 
 
-def _refine(pairs: _Pairs, offset_s: float) -> tuple[float, float, float, float]:
-    """Offset, its standard error, its drift from first block to last, and that one's."""
+def _matched(pairs: _Pairs, offset_s: float) -> RateMatch:
+    """The refined offset with its standard error, and its drift with its own."""
     count = int(np.clip((pairs.end_s[-1] - pairs.start_s[0]) / BLOCK_S, 3, 24))
     blocks = np.array_split(np.arange(len(pairs.start_s)), count)
     for _ in range(3):
@@ -217,7 +207,9 @@ def _refine(pairs: _Pairs, offset_s: float) -> tuple[float, float, float, float]
     slope = float(np.sum(weights * x * steps) / spread)
     misfit = np.sum((weights * x * (steps - step - slope * x)) ** 2) * count / (count - 2.0)
     length_s = float(middles[-1] - middles[0])
-    return offset_s, std_s, slope * length_s, float(np.sqrt(misfit) / spread) * length_s
+    std_drift_s = float(np.sqrt(misfit) / spread) * length_s
+    gyro = pairs.gyro(offset_s)
+    return RateMatch(offset_s, std_s, slope * length_s, std_drift_s, pairs.rates_s, gyro)
 
 
 def _block_steps(pairs: _Pairs, offset_s: float, blocks: list[np.ndarray]) -> tuple[Array, Array]:

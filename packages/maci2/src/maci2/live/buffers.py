@@ -456,17 +456,13 @@ class CallbackThread(Generic[Result]):
                     return
                 result = self._waiting.popleft()
                 self._running = True
-            error = self._call(result)
+            raised = ""
+            try:
+                self._function(result)
+            except BaseException as error:  # SystemExit in a callback must not end the stream
+                raised = f"the callback raised {type(error).__name__}: {error}"
+                if raised != self.error:
+                    _LOG.warning("%s; the stream goes on", raised, exc_info=True)
             with self._changed:
-                self._running, self.error = False, error
+                self._running, self.error = False, raised
                 self._changed.notify_all()
-
-    def _call(self, result: Result) -> str:
-        try:
-            self._function(result)
-        except BaseException as error:  # SystemExit in a callback must not end the stream
-            text = f"the callback raised {type(error).__name__}: {error}"
-            if text != self.error:
-                _LOG.warning("%s; the stream goes on", text, exc_info=True)
-            return text
-        return ""

@@ -228,7 +228,12 @@ class SensorStream(ABC, Generic[Result, Status]):
         keep_s: float,
         name: str,
     ) -> None:
-        _require_rig(rig, config, name)
+        require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
+        require_extrinsics(rig, name)
+        if len(rig.cameras) < 2:
+            raise CalibrationError(f"{rig.source}: {len(rig.cameras)} cameras, stereo needs two.")
+        if needs_datasheet(config.imu):
+            require_noise(rig, name)
         if not callable(callback):
             raise OptionError(f"the callback is {callback!r}, needed a function of one result.")
         self._rig = rig
@@ -482,15 +487,6 @@ class SensorStream(ABC, Generic[Result, Status]):
         # The same prediction whenever this runs: samples after the images have no part in it.
         imu = self._measured(samples.between(int(samples.stamps_ns[0]), end_ns), start_ns)
         return GyroRotation(imu, rectified_extrinsics(self._rig))(start_ns, end_ns)
-
-
-def _require_rig(rig: Rig, config: StreamConfig, name: str) -> None:
-    require_type(rig, Rig, "rig", "as in `open_recording(path).rig`")
-    require_extrinsics(rig, name)
-    if len(rig.cameras) < 2:
-        raise CalibrationError(f"{rig.source}: {len(rig.cameras)} cameras, stereo needs two.")
-    if needs_datasheet(config.imu):
-        require_noise(rig, name)
 
 
 document_fields(__name__)

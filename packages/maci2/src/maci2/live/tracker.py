@@ -1,7 +1,8 @@
 """Pose, velocity and biases while the sensors run, from initialization on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from maci2.live.stream import BEFORE_S, OnlineTrackerConfig, SensorStream, Track
 from maci2.odometry import TrackedState
 from maci2.odometry.settings import tracker_settings
 from maci2.odometry.track import BRIDGING_AFTER_S, Tracker
-from maci2.sensors import Rig
+from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
 from maci2.validation import require_type
@@ -25,22 +26,11 @@ REMEMBERED = 100
 """Keyframes whose fate is kept."""
 
 
-@dataclass(frozen=True)
-class _Anchor:
+class _Anchor(NamedTuple):
     """The newest smoothed state and what carries it on."""
 
     state: TrackedState
     shared: Shared
-
-    def carried(
-        self, imu: ImuMeasurements, stamp_ns: int, walks: tuple[float, float]
-    ) -> TrackedState:
-        """The state at a later time, by the IMU alone."""
-        state = self.state
-        if stamp_ns <= state.stamp_ns:
-            return state
-        (carried,) = state.carried(imu, np.array([stamp_ns]), self.shared, walks)
-        return carried
 
 
 class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
@@ -94,9 +84,16 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
             if anchor is None or not len(self._samples):
                 return None
             samples, newest_ns = self._samples.snapshot(), self._samples.last_ns
-        return anchor.carried(
-            self._measured(samples, anchor.state.stamp_ns), newest_ns, self._walks
-        )
+        return self._carried(anchor, samples, newest_ns)
+
+    def _carried(self, anchor: _Anchor, samples: ImuSamples, stamp_ns: int) -> TrackedState:
+        """The state at a later time, by the IMU alone."""
+        state, shared = anchor
+        if stamp_ns <= state.stamp_ns:
+            return state
+        imu = self._measured(samples, state.stamp_ns)
+        (carried,) = state.carried(imu, np.array([stamp_ns]), shared, self._walks)
+        return carried
 
     def _forget(self, new_clock: bool) -> None:
         self._vision.clear()
@@ -108,40 +105,33 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
 
     def _take(self, pair: StereoPair, restarts: int) -> None:
         if self._vision.add(pair):
-            self._advance(restarts)
+            stamp_ns = self._vision.last_ns
+            assert stamp_ns is not None
+            self._advance(self._vision.so_far(), stamp_ns, "no stereo pair before it", restarts)
         with self._lock:
             anchor = self._anchor if self._status.restarts == restarts else None
             samples = self._samples.snapshot()
         if anchor is not None:
-            imu = self._measured(samples, anchor.state.stamp_ns)
-            self._publish(anchor.carried(imu, pair.stamp_ns, self._walks), restarts)
+            self._publish(self._carried(anchor, samples, pair.stamp_ns), restarts)
 
-    def _advance(self, restarts: int) -> None:
-        """Take the keyframe that vision has made."""
-        recent, stamp_ns = self._vision.so_far(), self._vision.last_ns
-        assert stamp_ns is not None
+    def _advance(
+        self, recent: RelativePoses | None, stamp_ns: int, reason: str, restarts: int
+    ) -> None:
+        """Take a keyframe: with the relative poses up to it, or without any, which has a reason,
+        tied to the one before it by the IMU alone."""
+        tracker, smoother = self._tracker, self._tracker.smoother
+        starts_ns = [stamp_ns if recent is None else int(recent.stamps_ns[0])]
+        if smoother is not None:
+            starts_ns.append(int(smoother.stamps_ns[0]))
         with self._lock:
             samples = self._samples.snapshot()
-        imu = self._measured(samples, self._oldest_needed_ns(recent, stamp_ns))
-        if recent is None:
-            self._bridge(imu, stamp_ns, "no stereo pair before it")
-        else:
+        imu = self._measured(samples, min(starts_ns))
+        if recent is not None:
             reason = recent.reasons[-1] if recent.reasons else ""
-            self._tracker.advance(imu, recent, len(recent) - 1, reason)
+            tracker.advance(imu, recent, len(recent) - 1, reason)
+        elif smoother is not None:
+            tracker.bridge(imu.between(starts_ns[-1], stamp_ns), stamp_ns, reason)
         self._remember(imu, restarts)
-
-    def _oldest_needed_ns(self, recent: RelativePoses | None, stamp_ns: int) -> int:
-        oldest_ns = int(recent.stamps_ns[0]) if recent is not None else stamp_ns
-        if self._tracker.smoother is not None:
-            oldest_ns = min(oldest_ns, int(self._tracker.smoother.stamps_ns[0]))
-        return oldest_ns
-
-    def _bridge(self, imu: ImuMeasurements, stamp_ns: int, reason: str) -> None:
-        """A keyframe that the IMU alone ties to the one before it."""
-        if self._tracker.smoother is None:
-            return
-        first_ns = int(self._tracker.smoother.stamps_ns[0])
-        self._tracker.bridge(imu.between(first_ns, stamp_ns), stamp_ns, reason)
 
     def _remember(self, imu: ImuMeasurements, restarts: int) -> None:
         """Make the newest smoothed state the one that `state` is carried from."""
@@ -184,9 +174,6 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
             restarts = self._status.restarts
             stamp_ns = self._samples.last_ns - SETTLE_NS
             self._pairs.passed(stamp_ns)
-            samples = self._samples.snapshot()
         # Pairs that come later are measured from each other, not from before the outage.
         self._vision.clear()
-        imu = self._measured(samples, self._oldest_needed_ns(None, stamp_ns))
-        self._bridge(imu, stamp_ns, "no stereo pair came")
-        self._remember(imu, restarts)
+        self._advance(None, stamp_ns, "no stereo pair came", restarts)

@@ -22,7 +22,7 @@ from maci2.vision.relative_poses import MAX_TRUTH_GAP_S
 
 @dataclass(frozen=True)
 class TruthNoise:
-    """Covariances of the true values that an estimate is compared with, in its own terms."""
+    """Covariances of the true values that an estimate is compared with, as in its posterior."""
 
     gravity_c0: Array
     """(3, 3) of gravity in the first camera frame [(m/s^2)^2]."""
@@ -234,14 +234,10 @@ def _norms(vectors: Array) -> Array:
 
 def _with_noise(posterior: Posterior, noise: TruthNoise) -> Posterior:
     """Covariance of the difference between estimate and ground truth."""
-    bias = posterior.gyro_bias
-    return replace(
-        posterior,
-        gravity_c0=posterior.gravity_c0 + noise.gravity_c0,
-        velocity_b=posterior.velocity_b + noise.velocity_b,
-        Ts_c0_b=posterior.Ts_c0_b + noise.Ts_c0_b,
-        gyro_bias=bias + noise.gyro_bias if bias.any() else bias,
-    )
+    sums = {name: getattr(posterior, name) + cov for name, cov in vars(noise).items()}
+    if not posterior.gyro_bias.any():  # it was not estimated
+        del sums["gyro_bias"]
+    return replace(posterior, **sums)
 
 
 GROSS_JUMP_M = 0.025

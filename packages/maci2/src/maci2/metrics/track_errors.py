@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from maci2.files import finite_or_none
+from maci2.geometry import so3_exp
 from maci2.geometry.gaussian import nees
 from maci2.geometry.se3 import skew_stack, so3_log_stack
 from maci2.odometry import Origin, TrackedState
@@ -116,14 +117,6 @@ def _displacements(
     return moved, truly
 
 
-def heading_between(R_w_b: Array, R_v_b: Array) -> Array:
-    """(3, 3) rotation about the vertical that takes level world v to level world w, given one
-    body's orientation in both."""
-    phi = so3_log_stack((R_w_b @ R_v_b.T)[None])[0]
-    cosine, sine = np.cos(phi[2]), np.sin(phi[2])
-    return np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
-
-
 @dataclass(frozen=True)
 class TrackErrors(TrajectoryErrors):
     """Errors of one track; NaN where the ground truth has no value."""
@@ -231,7 +224,9 @@ def _in_worlds(
             continue
         first = truth_at(truth, np.array([origin.stamp_ns]), MAX_TRUTH_GAP_S).Ts_w_b[0]
         at = truth_at(truth, stamps_ns, MAX_TRUTH_GAP_S).Ts_w_b
-        R_w_v = heading_between(origin.T_w_b[:3, :3], first[:3, :3])
+        # Both worlds are level: they differ by a heading.
+        phi = so3_log_stack((origin.T_w_b[:3, :3] @ first[:3, :3].T)[None])[0]
+        R_w_v = so3_exp(np.array([0.0, 0.0, phi[2]]))
         Ts = np.array([states[k].T_w_b for k in inside])
         true_Rs = R_w_v @ at[:, :3, :3]
         rotation[inside] = so3_log_stack(np.swapaxes(Ts[:, :3, :3], 1, 2) @ true_Rs)

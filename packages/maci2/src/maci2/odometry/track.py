@@ -6,7 +6,8 @@ import numpy as np
 
 from maci2.consistency import OnlineConsistency, initialize
 from maci2.errors import DatasetError, MeasurementError
-from maci2.estimator import InitResult, SolverConfig
+from maci2.estimator import InitResult
+from maci2.estimator.config import DEFAULT_CONFIG
 from maci2.estimator.outliers import WINDOW, MotionChoice, choose_motions
 from maci2.estimator.problem import LOG_SCALE_AT, STATE
 from maci2.estimator.smoother import (
@@ -57,15 +58,10 @@ class Tracker:
     """Takes keyframes in order; gives the state at any time since the last one."""
 
     def __init__(
-        self,
-        T_b_c: Mat4,
-        walks: tuple[float, float],
-        config: SmootherConfig | None = None,
-        solver: SolverConfig | None = None,
+        self, T_b_c: Mat4, walks: tuple[float, float], config: SmootherConfig | None = None
     ) -> None:
         self._T_b_c, self._walks = T_b_c, walks
         self._config = config or SmootherConfig()
-        self._solver = solver or SolverConfig()
         self.smoother: FixedLagSmoother | None = None
         self.keyframes: list[Keyframe] = []
         self.starts: list[InitResult] = []
@@ -76,7 +72,7 @@ class Tracker:
         self.slow_error_deg = 0.0
         self.not_started = ""  # why the state was given up, or the last window not good enough
         self.contradicted_ns: dict[int, int] = {}  # segment -> when its state was found wrong
-        self.constants = OnlineConsistency(T_b_c, self._solver.gravity_norm)
+        self.constants = OnlineConsistency(T_b_c)
         self._measured_ns = 0
         self._started_ns = 0
         self._rejected_in_a_row = 0
@@ -119,7 +115,7 @@ class Tracker:
         if not whole and not window.motions[-1]:
             return undecided
         try:
-            return choose_motions(imu, window, self._T_b_c, self._solver)
+            return choose_motions(imu, window, self._T_b_c, DEFAULT_CONFIG)
         except DatasetError:
             return undecided
 
@@ -127,7 +123,7 @@ class Tracker:
         """Initialize on a window; True where its verdict is good enough to go on from."""
         try:
             imu = imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
-            result = initialize(imu, vision, self._T_b_c, self._solver)
+            result = initialize(imu, vision, self._T_b_c)
         except (DatasetError, MeasurementError) as error:
             self.not_started = str(error)
             return False
@@ -277,7 +273,6 @@ def track(
     `vision` holds relative poses over all keyframes; `images_ns` are the timestamps to give states
     at; `walks` the random walks of gyroscope and accelerometer bias.
     """
-    config = config or SmootherConfig()
     keyframes_ns = vision.stamps_ns
     why = reasons or ["" if m else "not measured" for m in vision.measured]
     tracker = Tracker(T_b_c, walks, config)
@@ -299,9 +294,16 @@ def track(
             f"tracking was stopped: {tracker.constants.wrong_axes[0]}. `maci2 check` says more."
         )
     if not tracker.starts:
+        why_not = f"The last one: {tracker.not_started}."
+        if not tracker.not_started:
+            span_s = float(keyframes_ns[-1] - keyframes_ns[0]) / NS
+            why_not = (
+                f"A window needs five keyframes over {WINDOW_S:g} s; here are {len(keyframes_ns)} "
+                f"over {span_s:.1f} s: choose a shorter --interval or a longer recording."
+            )
         raise DatasetError(
             f"tracking never started: no window of {WINDOW_S:g} s was initialized with the verdict "
-            f"ok. {_why_not(tracker, keyframes_ns)} `maci2 check` says what to do about it."
+            f"ok. {why_not} `maci2 check` says what to do about it."
         )
     return Track(
         states,
@@ -313,15 +315,4 @@ def track(
         tuple(tracker.origins),
         tracker.constants.reasons,
         tuple(tracker.contradicted_ns.values()),
-    )
-
-
-def _why_not(tracker: Tracker, keyframes_ns: Stamps) -> str:
-    """Why tracking never started."""
-    if tracker.not_started:
-        return f"The last one: {tracker.not_started}."
-    span_s = float(keyframes_ns[-1] - keyframes_ns[0]) / NS
-    return (
-        f"A window needs five keyframes over {WINDOW_S:g} s; here are {len(keyframes_ns)} over "
-        f"{span_s:.1f} s: choose a shorter --interval or a longer recording."
     )

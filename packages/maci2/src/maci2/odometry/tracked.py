@@ -1,6 +1,6 @@
 """What tracking gives: states with covariance, and what became of each relative pose."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -47,14 +47,8 @@ class TrackedState:
     def at(self, stamp_ns: int, states: States, k: int, cov: Array) -> "TrackedState":
         """Another estimate in the same segment: state k, with its covariance."""
         T_w_b, v_w, gyro_bias, acc_bias = (values[k] for values in states)
-        return replace(
-            self,
-            stamp_ns=stamp_ns,
-            T_w_b=T_w_b,
-            v_w=v_w,
-            gyro_bias=gyro_bias,
-            acc_bias=acc_bias,
-            cov=cov,
+        return TrackedState(
+            stamp_ns, T_w_b, v_w, gyro_bias, acc_bias, cov, self.health, self.segment
         )
 
     def carried(

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from maci2.calibration import calibrate
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.errors import require_in_range
 from maci2.estimator import CalibrationResult, InitResult
 from maci2.estimator.calibrate import MountingPrior

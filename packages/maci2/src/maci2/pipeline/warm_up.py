@@ -12,8 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from maci2.calibration import calibrate
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.geometry.se3 import so3_exp_stack
 from maci2.imu import ImuMeasurements, raw_model
 from maci2.jit import seldom

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from maci2.calibration import calibrate
-from maci2.consistency import initialize
+from maci2.consistency import calibrate, initialize
 from maci2.errors import Maci2Error
 from maci2.estimator import CalibrationResult
 from maci2.estimator.config import SolverConfig

@@ -202,11 +202,12 @@ def path_constants(trial: Trial) -> MeasuredConstants | None:
 
 def scale_findings(source: RotationSource, constants: MeasuredConstants | None) -> list[Finding]:
     """Finding about the scale of the camera's path relative to the accelerometer."""
-    if constants is None or constants.translation is None or constants.axes_right < 0.5:
+    translation = None if constants is None else constants.translation
+    if translation is None or translation.axes_right < 0.5:
         return []
-    scale = constants.translation.scale
+    scale = translation.scale
     # One over the scale is what was measured: of both distances the shorter one counts.
-    std = float(np.sqrt(constants.translation.cov[0, 0])) / min(1.0, abs(scale))
+    std = float(np.sqrt(translation.cov[0, 0])) / min(1.0, abs(scale))
     far = FAR * float(np.hypot(std, CALIBRATED.acc_scale))
     if abs(scale - 1.0) <= far or scale <= 0.0:
         return []
@@ -415,8 +416,9 @@ def _vision_findings(
         return mirrored, None
     trial = Trial.of(source, match, recording)
     constants = path_constants(trial)
-    if constants is not None and constants.axes_right < 0.5 and not imu_is_sound:
-        return [accelerometer_axes(constants.axes, "the camera's path")], None
+    path = None if constants is None else constants.translation
+    if path is not None and path.axes_right < 0.5 and not imu_is_sound:
+        return [accelerometer_axes(path.axes, "the camera's path")], None
     result = trial.calibrated()
     # A wrong scale also moves the camera; its position is judged when that is fixed.
     findings = scale_findings(source, constants)

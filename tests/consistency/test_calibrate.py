@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import nees_per_dof, simulated_window
-from maci2.calibration import calibrate
+from maci2.consistency import calibrate
 from maci2.errors import OptionError
 from maci2.estimator import SolverConfig
 from maci2.simulation.recording import MEMS_NOISE
