@@ -83,7 +83,7 @@ def examine_path(
             name, text = path.resolve().name, str(unreadable)
             finding = Finding("error", "reading", text, "the recording cannot be read")
             return Diagnosis(name, NO_SAMPLES, (), math.nan, {}, 0, [finding])
-        rest = examine(part) if isinstance(part, Recording) else _examined(part, None, "camera")
+        rest = examine(part)
         return replace(rest, findings=most_important_first([*findings, *rest.findings]))
     if not vision:
         return examine(recording)
@@ -118,8 +118,10 @@ def _open_in_part(
             return recording, [Finding(level, "calibration", str(error), name)]
         except NoImuError as no_imu:
             rig, given, error = None, NOTHING_GIVEN, no_imu
-        except Maci2Error as unreadable:
-            raise (unreadable if missing else error) from unreadable
+        except Maci2Error:
+            if missing:
+                raise
+            raise error from None
     if not isinstance(error, NoImuError):
         raise error
     findings = [Finding("warn", "imu", str(error), "no IMU samples")]
@@ -133,18 +135,11 @@ def _open_in_part(
 
 
 def examine(
-    recording: Recording, vision: CameraTrajectory | None = None, frame: CameraFrame = "camera"
+    recording: ImageRecording, vision: CameraTrajectory | None = None, frame: CameraFrame = "camera"
 ) -> Diagnosis:
-    """Run all checks on a recording; raises nothing. Causes are checked before effects, and what a
-    cause affects is not checked further. Timestamps of `vision` are on the recording's clock."""
-    windows, _ = _count_windows(recording)
-    with seldom(*(["initialize"] if windows <= FEW_WINDOWS else [])):
-        return _examined(recording, vision, frame)
-
-
-def _examined(
-    recording: ImageRecording, vision: CameraTrajectory | None, frame: CameraFrame
-) -> Diagnosis:
+    """Run all checks on a recording, or those of images on one without IMU; raises nothing. Causes
+    are checked before effects, and what a cause affects is not checked further. Timestamps of
+    `vision` are on the recording's clock."""
     streams = {f"cam{i}": stamps_ns for i, stamps_ns in enumerate(recording.camera_stamps_ns)}
     if isinstance(recording, Recording):
         streams = {"imu": recording.imu.stamps_ns} | streams
@@ -152,9 +147,10 @@ def _examined(
     findings = stamp_findings(streams, timings)
     truths, windows, rate, usable = dict[str, TruthCheck](), 0, list[Finding](), list[Finding]()
     if isinstance(recording, Recording):
-        findings, truths = _examine_motion(recording, vision, frame, findings)
-        rate = _nominal_rate(recording, timings["imu"])
         windows, shared_s = _count_windows(recording)
+        with seldom(*(["initialize"] if windows <= FEW_WINDOWS else [])):
+            truths = _examine_motion(recording, vision, frame, findings)
+        rate = _nominal_rate(recording, timings["imu"])
         usable = [_window_finding(windows, shared_s)]
     matched_pct, stereo = stereo_findings(recording)
     images, seen = examine_images(recording)
@@ -176,10 +172,10 @@ def _examine_motion(
     vision: CameraTrajectory | None,
     frame: CameraFrame,
     findings: list[Finding],
-) -> tuple[list[Finding], dict[str, TruthCheck]]:
-    """Findings so far, with those about the IMU and about motion, and ground truths compared with
-    the IMU."""
-    findings = [*findings, *(Finding("warn", "bag", warning) for warning in recording.warnings)]
+) -> dict[str, TruthCheck]:
+    """Append findings about the IMU and about motion; returns ground truths compared with the
+    IMU."""
+    findings += [Finding("warn", "bag", warning) for warning in recording.warnings]
     findings += [Finding("ok", "bag", note) for note in recording.notes]
     noise = recording.rig.imu if recording.rig.noise_known else None
     findings += readings.imu_value_findings(recording.imu, noise)
@@ -197,7 +193,7 @@ def _examine_motion(
     if not recording.camera_stamps_ns:
         text = "no camera timestamps; visual measurements must come from a file"
         findings.append(Finding("warn", "cameras", text, "no cameras"))
-    return findings, truths
+    return truths
 
 
 def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:

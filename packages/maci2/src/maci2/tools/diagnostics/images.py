@@ -277,17 +277,6 @@ class _Measures:
             yield check.finding(name, columns_px=columns_px, rows_px=rows_px, along=along)
 
 
-def _camera_measures(sample: ImageSample) -> tuple[tuple[CameraImages, ...], list[Finding]]:
-    """Measures of both cameras and the findings from them; only the worst fault of each camera is
-    reported, since one causes others."""
-    left = _Measures.of([(first.left, second.left) for first, second in sample.places.values()])
-    right = _Measures.of([(first.right, second.right) for first, second in sample.places.values()])
-    findings = [*left.faults("cam0", sample.period_s)][:1]
-    findings += [*right.faults("cam1", sample.period_s)][:1]
-    findings = findings or [*_pair_faults(left, right, sample)][:1]
-    return (left.summary(), right.summary()), findings
-
-
 def _pair_faults(left: _Measures, right: _Measures, sample: ImageSample) -> Iterator[Finding]:
     """Differences between left and right that should not be, or none where there must be some."""
     ratio = float(np.median(np.log(right.brightness / left.brightness)))
@@ -492,14 +481,18 @@ def examine_images(recording: ImageRecording) -> tuple[ImageDiagnosis | None, li
     if not sample.places:
         text = f"{len(sample.frames)} stereo pairs, needed two that follow each other and are whole"
         return None, [*files, Finding("warn", "images", text, "too few images")]
-    cameras, findings = _camera_measures(sample)
+    left = _Measures.of([(first.left, second.left) for first, second in sample.places.values()])
+    right = _Measures.of([(first.right, second.right) for first, second in sample.places.values()])
+    # Only the worst fault of each camera is reported, since one causes others.
+    findings = [*left.faults("cam0", sample.period_s)][:1]
+    findings += [*right.faults("cam1", sample.period_s)][:1]
+    findings = findings or [*_pair_faults(left, right, sample)][:1]
     row_px, stereo = math.nan, list[Finding]()
     # Black, frozen or equal images match nowhere: that is no fault of the calibration.
     if all(finding.level != "error" for finding in findings):
         row_px, stereo = epipolar_findings(sample)
         if findings:
             # Poor images match poorly: what is wrong with them is fixed first.
-            stereo = [
-                replace(one, level="warn" if one.level == "error" else one.level) for one in stereo
-            ]
+            stereo = [one if one.level == "ok" else replace(one, level="warn") for one in stereo]
+    cameras = left.summary(), right.summary()
     return ImageDiagnosis(len(sample.places), row_px, cameras), files + findings + stereo

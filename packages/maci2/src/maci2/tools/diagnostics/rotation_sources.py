@@ -113,9 +113,8 @@ def mirror_findings(match: RateMatch) -> list[Finding]:
 
 def best_rotation(expected: Array, measured: Array) -> Array:
     """R with expected = R measured, both (n, 3) and centred."""
-    return nearest_rotation(
-        (expected - expected.mean(axis=0)).T @ (measured - measured.mean(axis=0))
-    )
+    expected, measured = expected - expected.mean(axis=0), measured - measured.mean(axis=0)
+    return nearest_rotation(expected.T @ measured)
 
 
 def extrinsics_findings(
@@ -279,13 +278,15 @@ class _TruthComparison:
     """Comparison of one ground truth with the IMU."""
 
     source: RotationSource
-    truth: GroundTruth
     match: RateMatch | None
     forces: Forces | None
     axes: list[Finding]
     contradiction: list[Finding]
     clock: list[Finding]
     """Findings about the clock, where it can be compared."""
+
+    check: TruthCheck
+    """With the clock corrected if that is wrong."""
 
     @classmethod
     def of(cls, name: str, truth: GroundTruth, imu: ImuSamples) -> "_TruthComparison":
@@ -299,13 +300,10 @@ class _TruthComparison:
         faults = useless or contradiction(source, match, imu, bool(axes))
         if match is not None and match.comparable and not faults:
             clock = clock_findings(source, match, (match.offset_s, match.std_offset_s))
-        return cls(source, truth, match, forces, [] if useless else axes, faults, clock)
-
-    def check(self, imu: ImuSamples) -> TruthCheck:
-        """Check of the ground truth, with its clock corrected if that is wrong."""
-        wrong = any(finding.level != "ok" for finding in self.clock)
-        shift_ns = round(self.match.offset_s * NS) if self.match and wrong else 0
-        return check_truth(replace(self.truth, stamps_ns=self.truth.stamps_ns + shift_ns), imu)
+        wrong = any(finding.level != "ok" for finding in clock)
+        shift_ns = round(match.offset_s * NS) if match and wrong else 0
+        check = check_truth(replace(truth, stamps_ns=truth.stamps_ns + shift_ns), imu)
+        return cls(source, match, forces, [] if useless else axes, faults, clock, check)
 
 
 def compare_rotations(
@@ -320,11 +318,11 @@ def compare_rotations(
     compared = [_TruthComparison.of(name, truth, imu) for name, truth in recording.truths.items()]
     # Only a truth whose rotation can be compared, and that nothing contradicts, has a clock.
     judges = [one for one in compared if one.clock]
-    truths = {one.source.name: one.check(imu) for one in compared}
+    truths = {one.source.name: one.check for one in compared}
     # Axes that one truth confirms are the IMU's fault in no other.
     if judges and all(one.axes for one in judges):
         return judges[0].axes, truths, True
-    findings = _truth_findings(compared, judges, truths)
+    findings = _truth_findings(compared)
     of_vision, trial = _vision_findings(recording, vision, frame, bool(judges))
     findings += of_vision
     if all(finding.level != "error" for finding in findings):
@@ -339,18 +337,13 @@ def compare_rotations(
     return findings, truths, bool(judges) or imu_blamed
 
 
-def _truth_findings(
-    compared: list[_TruthComparison],
-    judges: list[_TruthComparison],
-    truths: dict[str, TruthCheck],
-) -> list[Finding]:
+def _truth_findings(compared: list[_TruthComparison]) -> list[Finding]:
     """Contradictions and clocks, then biases of the IMU, then errors of the ground truths."""
     findings = [found for one in compared for found in one.contradiction or one.clock]
-    sound = {one.source.name: truths[one.source.name] for one in compared if not one.contradiction}
-    for judge in judges[:1]:
+    sound = {one.source.name: one.check for one in compared if not one.contradiction}
+    judge = next((one for one in compared if one.clock), None)
+    if judge is not None and judge.match is not None:
         match, name = judge.match, judge.source.name
-        if match is None:
-            continue
         bias_acc, tilt_deg = judge.forces.bias_and_tilt() if judge.forces else (np.zeros(3), 0.0)
         bias_gyro = np.asarray(np.median(match.gyro - match.rates_s, axis=0))
         biases = readings.bias_findings(bias_gyro, bias_acc, "against the ground truth")

@@ -13,7 +13,6 @@ import numpy as np
 import scipy
 
 from maci2.findings import Finding, Level
-from maci2.geometry import so3_log
 from maci2.geometry.se3 import nearest_rotation, so3_exp_stack, so3_log_stack
 from maci2.sensors import GroundTruth, ImuSamples, poses_at, truth_at, with_velocity
 from maci2.sensors.interpolation import nearest_index
@@ -132,12 +131,12 @@ def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
 
     R_t_b, rate_ratio, excitation = _register_rates(short)
     R, cov, residual = _fit_rotations(long, np.eye(3))
-    if np.linalg.norm(so3_log(R_t_b)) > FAR:
+    if np.linalg.norm(so3_log_stack(R_t_b[None])) > FAR:
         far_fit = _fit_rotations(long, R_t_b)
         # The identity wins a tie: with one axis of rotation, any angle about it fits as well.
         if far_fit[2] < 0.9 * residual:
             R, cov, residual = far_fit
-    phi = so3_log(R)
+    phi = so3_log_stack(R[None])[0]
     axis = phi / max(float(np.linalg.norm(phi)), 1e-12)
     force_w = _mean_force(short)
     return TruthCheck(
@@ -175,9 +174,8 @@ def _fit_rotations(intervals: _Intervals, R_t_b: Array) -> tuple[Array, Array, f
         Rs_b0_b1, turn_D_bias = _gyro_turns(intervals, bias)
         Rs_carried = R_t_b @ Rs_b0_b1 @ R_t_b.T
         r = so3_log_stack(Rs_t1_t0 @ Rs_carried)
-        r_D_x = np.concatenate(
-            [np.swapaxes(Rs_carried, 1, 2) - np.eye(3), R_t_b @ turn_D_bias], axis=2
-        )
+        r_D_R = np.swapaxes(Rs_carried, 1, 2) - np.eye(3)
+        r_D_x = np.concatenate([r_D_R, R_t_b @ turn_D_bias], axis=2)
         angles = np.linalg.norm(r, axis=1)
         # Huber: beyond three typical errors, a glitch of motion capture.
         typical = float(np.median(angles)) / 1.54 + 1e-7
@@ -378,11 +376,8 @@ def compare_with_published(
 
 def agreement(ours: GroundTruth, theirs: GroundTruth, align_clocks: bool) -> Agreement:
     """Compare at the other's timestamps; `ours` needs velocities where clocks are aligned."""
-    margin_ns = round(MARGIN_S * NS)
-    inside = (theirs.stamps_ns > ours.stamps_ns[0] + margin_ns) & (
-        theirs.stamps_ns < ours.stamps_ns[-1] - margin_ns
-    )
-    other = theirs.part(inside)
+    first_ns, last_ns = ours.stamps_ns[[0, -1]] + np.array([1, -1]) * round(MARGIN_S * NS)
+    other = theirs.part((theirs.stamps_ns > first_ns) & (theirs.stamps_ns < last_ns))
     own = truth_at(ours, other.stamps_ns, MAX_GAP_S)
     p, v, p_other = own.Ts_w_b[:, :3, 3], own.v_w, other.Ts_w_b[:, :3, 3]
     p, v, p_other = (values - values.mean(axis=0) for values in (p, v, p_other))

@@ -102,13 +102,11 @@ def column_constants(claims: GroundTruth, truth: GroundTruth, R_g_w: Array) -> d
     rows, audited = both
     if _rms(audited.v_w) > LEAST_SPEED and not velocity_finding("", claims, truth, R_g_w):
         constants["velocity_late_ms"] = _velocity_lag(claims.v_w[rows], audited, truth)
-    cov = truth.covariance.states
+    cov = truth.covariance.states.mean(axis=0)
     for name, part, unit in (("acc", slice(12, 15), "m/s^2"), ("gyro", slice(9, 12), "rad/s")):
         column = getattr(claims, f"bias_{name}")[rows] - getattr(audited, f"bias_{name}")
         if np.isfinite(column).all():
-            constants[f"{name}_bias_column"] = length_of(
-                column.mean(axis=0), cov[:, part, part].mean(axis=0), unit
-            )
+            constants[f"{name}_bias_column"] = length_of(column.mean(axis=0), cov[part, part], unit)
     return constants
 
 
@@ -133,10 +131,8 @@ def _velocity_lag(v_claimed: Array, audited: GroundTruth, truth: GroundTruth) ->
     The scatter over blocks of ten seconds is the uncertainty.
     """
     half_ns = round(HALF_S * NS)
-    later, sooner = (
-        truth_at(truth, audited.stamps_ns + shift, max_gap_s=np.inf).v_w
-        for shift in (half_ns, -half_ns)
-    )
+    shifted_ns = (audited.stamps_ns + shift for shift in (half_ns, -half_ns))
+    later, sooner = (truth_at(truth, at_ns, max_gap_s=np.inf).v_w for at_ns in shifted_ns)
     acc = (later - sooner) / (2.0 * HALF_S)
     # A rotated world is no lag: compare after the best rotation.
     error = v_claimed @ nearest_rotation(audited.v_w.T @ v_claimed).T - audited.v_w

@@ -10,7 +10,7 @@ one back by M_j = -M_j+1 A_j+1 B_j^-1 and added up, all states between cancel, a
 the error of integrating from the window's first state, with its bias, to the last.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,17 +18,16 @@ from numpy.typing import NDArray
 
 from maci2.errors import MeasurementError
 from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY
-from maci2.estimator.residuals import WhitenedFactors, whitened_factors
-from maci2.estimator.solver import IMU, Covariance, Solution, covariance, normal_equations
+from maci2.estimator.residuals import WhitenedFactors
+from maci2.estimator.solver import Covariance, Solution, covariance
 from maci2.geometry.gaussian import square_root_information
 from maci2.result_output import Json
 from maci2.sensors.types import TruthCovariance
 from maci2.tools.imu_noise.estimate import (
     NoiseProblem,
+    all_factors,
     fit_reference_noise,
-    moved_by,
-    other_kinds,
-    predicted_by,
+    white_residuals,
 )
 from maci2.types import NS, Array, Stamps
 
@@ -145,8 +144,7 @@ def consistency(solution: Solution, steps: int = 1) -> Consistency:
     a window then meet states of their own, not what the IMU alone carries to them.
     """
     posterior = covariance(solution)
-    kinds = [IMU, *other_kinds(solution.problem).values()]
-    rows = [whitened_factors(solution, posterior, kind) for kind in kinds]
+    rows = all_factors(solution, posterior)
     windows = compose_windows(solution, posterior, rows[0], steps)
     e = windows.errors(rows[0].r)
     nees, shown = dict[str, float | None](), dict[str, float]()
@@ -163,20 +161,10 @@ def consistency(solution: Solution, steps: int = 1) -> Consistency:
         lags = range(1, min(LAGS, max(len(e) - 2, 0)) + 1)
         return np.array([float(np.mean(scaled[lag:] * scaled[:-lag])) for lag in lags])
 
-    drawn = np.array([correlation(r) for r in _white_residuals(rows, solution)])
+    drawn = np.array([correlation(r) for r in white_residuals(rows, solution, DRAWS)])
     chance = float(np.sqrt((1.0 + 1.0 / DRAWS) * drawn.var(axis=0, ddof=1).mean()))
     found = correlation(rows[0].r)
     return Consistency(len(e), nees, shown, found, drawn.mean(axis=0), chance)
-
-
-def _white_residuals(rows: list[WhitenedFactors], solution: Solution) -> Iterator[Array]:
-    """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
-    rng, system = np.random.default_rng(0), normal_equations(solution)
-    for _ in range(DRAWS):
-        noise = [rng.standard_normal(one.r.shape) for one in rows]
-        moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
-        states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
-        yield noise[0] - predicted_by(rows[0], (states, shared))
 
 
 def _nees(e: Array, cov_shown: Array, cov: Array) -> float | None:

@@ -11,7 +11,7 @@ and its average information 1/2 y' Q V_i Q V_j Q y, which needs one more solutio
 normal equations for each noise level and no finite differences (restricted maximum likelihood).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from maci2.estimator.solver import (
     IMU,
     ORIENTATIONS,
     POSITIONS,
+    Covariance,
     Solution,
     SolverOptions,
     covariance,
@@ -63,19 +64,23 @@ def other_kinds(problem: Problem) -> dict[str, int]:
     return {name: kind for name, kind in KINDS.items() if getattr(problem, name)}
 
 
+def all_factors(solution: Solution, posterior: Covariance) -> list[WhitenedFactors]:
+    """Whitened factors of every kind of measurement, the IMU's first."""
+    kinds = IMU, *other_kinds(solution.problem).values()
+    return [whitened_factors(solution, posterior, kind) for kind in kinds]
+
+
 def likelihood_slope(solution: Solution, levels: Array) -> Slope:
     """Slope and information at the optimum of the states; `levels` (8,) are squared densities and
     walks of the IMU."""
-    posterior = covariance(solution)
-    imu = whitened_factors(solution, posterior, IMU)
+    imu, *others = all_factors(solution, covariance(solution))
     W = solution.measurements.white
     parts = [
         level * W @ V @ np.swapaxes(W, 1, 2)
         for level, V in zip(levels, _covariance_parts(solution), strict=True)
     ]
     factors = [(imu, part) for part in parts]
-    for kind in other_kinds(solution.problem).values():
-        other = whitened_factors(solution, posterior, kind)
+    for other in others:
         factors.append((other, np.broadcast_to(np.eye(other.r.shape[1]), other.projected.shape)))
     system = normal_equations(solution)
     q = [np.einsum("kij,kj->ki", part, rows.r) for rows, part in factors]
@@ -90,8 +95,8 @@ def likelihood_slope(solution: Solution, levels: Array) -> Slope:
             same = q[j] if rows_i is rows_j else 0.0
             information[i, j] = 0.5 * float(np.sum(q[i] * (same - predicted_by(rows_i, left))))
     information = 0.5 * (information + information.T) + np.diag(np.maximum(-score, 0.0))
-    others = range(IMU_LEVELS, len(score))
-    information[others, others] += 1e-6
+    index = range(IMU_LEVELS, len(score))
+    information[index, index] += 1e-6
     return Slope(score, information)
 
 
@@ -125,6 +130,16 @@ def moved_by(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Ar
     factorize(work, 0.0, work)
     states, shared = back_substitute(work)
     return states, shared
+
+
+def white_residuals(rows: list[WhitenedFactors], solution: Solution, draws: int) -> Iterator[Array]:
+    """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
+    rng, system = np.random.default_rng(0), normal_equations(solution)
+    for _ in range(draws):
+        noise = [rng.standard_normal(one.r.shape) for one in rows]
+        moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
+        states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
+        yield noise[0] - predicted_by(rows[0], (states, shared))
 
 
 def predicted_by(rows: WhitenedFactors, moved: tuple[Array, Array]) -> Array:
@@ -326,9 +341,8 @@ def _solve(chain: NoiseProblem, logs: Array) -> Solution:
         var_acc=np.broadcast_to(variances[3:6] * rate_hz, shape).copy(),
         cov_0=np.zeros((9, 9)),
     )
-    walk_gyro, walk_acc = np.sqrt(variances[6:])
-    walks = {"walk_gyro": float(walk_gyro), "walk_acc": float(walk_acc)}
-    problem = replace(chain.problem, imu=noisy, **walks)
+    walk_gyro, walk_acc = (float(walk) for walk in np.sqrt(variances[6:]))
+    problem = replace(chain.problem, imu=noisy, walk_gyro=walk_gyro, walk_acc=walk_acc)
     options = SolverOptions(max_iterations=20, max_rounds=2)
     return solve(problem, chain.states, chain.shared, options)
 

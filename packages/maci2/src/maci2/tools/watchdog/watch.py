@@ -21,15 +21,7 @@ import numpy as np
 from scipy import stats
 
 from maci2.errors import require_in_range
-from maci2.estimator.problem import (
-    LOG_SCALE_AT,
-    POSITION,
-    ROTATION,
-    SCALE,
-    STATE,
-    Shared,
-    States,
-)
+from maci2.estimator.problem import LOG_SCALE_AT, POSITION, ROTATION, SCALE, STATE, Shared, States
 from maci2.estimator.smoother import propagate
 from maci2.estimator.solver import covariance
 from maci2.field_docs import document_fields
