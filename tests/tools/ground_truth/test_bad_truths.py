@@ -8,11 +8,14 @@ import pytest
 from maci2.errors import DatasetError
 from maci2.geometry import so3_exp
 from maci2.geometry.se3 import so3_log_stack, stack_poses
-from maci2.tools.ground_truth.accelerations import fit_accelerations
 from maci2.tools.ground_truth.audit import audit_capture, audit_ground_truth
 from maci2.tools.ground_truth.capture import open_capture
 from maci2.tools.ground_truth.findings import scalar_of, velocity_finding
-from maci2.tools.ground_truth.registration import register, without_lost_rows
+from maci2.tools.ground_truth.registration import (
+    fit_accelerations,
+    register,
+    without_lost_rows,
+)
 from maci2.types import NS
 from tools.ground_truth.faulty_truths import TruthFaults, exact_truth, recording_with
 

@@ -10,12 +10,8 @@ from maci2.sensors import truth_at
 from maci2.tools.ground_truth import audit_files
 from maci2.tools.ground_truth.audit import audit_ground_truth
 from maci2.tools.ground_truth.audit_files import cached_audit, write_audit
-from maci2.tools.ground_truth.choose import (
-    audited_or_none,
-    capture_noise,
-    require_known_truths,
-    with_audited,
-)
+from maci2.tools.ground_truth.choose import capture_noise, require_known_truths, with_audited
+from maci2_lab.evaluation.truth_states import audited_or_none
 from tools.ground_truth.faulty_truths import FAULTY, TruthFaults, recording_with
 
 

@@ -17,8 +17,8 @@ from maci2.tools.imu_noise.estimate import (
     _solve,
     _without_losses,
     estimate_imu_noise,
+    likelihood_slope,
 )
-from maci2.tools.imu_noise.likelihood import likelihood_slope
 from maci2.tools.imu_noise.run import high_frequency_density
 from tools.imu_noise.noise_cases import TRUE_LEVELS, WRONG_SHEET, noise_problem, tracked_recording
 

@@ -13,8 +13,7 @@ from maci2.geometry import so3_log
 from maci2.simulation.recording import MEMS_NOISE
 from maci2.tools.imu_noise.consistency import compose_windows, consistency
 from maci2.tools.imu_noise.estimate import fit_reference_noise, stated_levels
-from maci2.tools.imu_noise.problems import _thinned
-from maci2.tools.imu_noise.run import measure_noise
+from maci2.tools.imu_noise.run import _thinned, measure_noise
 from tools.imu_noise.noise_cases import TRUE_LEVELS, noise_problem
 
 TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
@@ -26,7 +25,7 @@ def scored(problem, levels):
 
 def scores(problems, levels):
     found = [scored(problem, levels) for problem in problems]
-    parts = {name: [one.parts[name].nees for one in found] for name in found[0].parts}
+    parts = {name: [one.nees[name] for one in found] for name in found[0].nees}
     return {name: np.mean(values) for name, values in parts.items()}, found
 
 
@@ -35,7 +34,7 @@ def test_right_noise_is_consistent_and_a_third_of_it_is_not():
     right, found = scores(problems, TRUE_LEVELS)
     # Neighbouring errors go together: some tens of them are independent.
     assert all(0.7 < score < 1.4 for score in right.values()), right
-    assert all(0.0 < part.shown < 1.0 for part in found[0].parts.values())
+    assert all(0.0 < shown < 1.0 for shown in found[0].shown.values())
     wrong, _ = scores(problems, TRUE_LEVELS / 3.0)
     assert all(score > 4.0 for score in wrong.values()), wrong
     large, _ = scores(problems, TRUE_LEVELS * 3.0)
@@ -63,9 +62,9 @@ def test_right_noise_is_consistent_over_a_second_between_sparse_rows():
     problems = [sparse_problem(seed) for seed in (63, 64, 65)]
     solved = [fit_reference_noise(problem, stated_levels(NOISY)) for problem in problems]
     for steps in (1, 10):
-        parts = [consistency(solution, steps).parts for solution in solved]
+        scores = [consistency(solution, steps).nees for solution in solved]
         for name in ("velocity", "position"):
-            assert 0.7 < np.mean([part[name].nees for part in parts]) < 1.4, (steps, parts)
+            assert 0.7 < np.mean([score[name] for score in scores]) < 1.4, (steps, scores)
 
 
 def test_a_window_of_several_factors_ends_where_integrating_at_once_does():
@@ -116,7 +115,7 @@ def test_noise_of_two_rooms_is_consistent_in_another(data_root):
 
 def assert_consistent(measured):
     for check in measured.checks:
-        for name, part in check.measured.parts.items():
-            assert part.nees is None or 0.6 < part.nees < 1.6, (check.horizon_s, name, part)
-        shown = [part.nees for part in check.stated.parts.values() if part.nees is not None]
+        for name, nees in check.measured.nees.items():
+            assert nees is None or 0.6 < nees < 1.6, (check.horizon_s, name, nees)
+        shown = [nees for nees in check.stated.nees.values() if nees is not None]
         assert min(shown) > 2.0

@@ -21,10 +21,11 @@ from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.prepare import Inputs, Window, open_inputs, plan_windows
 from maci2.sensors import GroundTruth, truth_at, with_velocity
-from maci2.tools.ground_truth.choose import audited_or_none, published_names, require_known_truths
+from maci2.tools.ground_truth.choose import published_names, require_known_truths
 from maci2.types import GRAVITY_W, Array
 from maci2.vision.relative_poses import MAX_TRUTH_GAP_S
 from maci2_lab.evaluation.audited_integration import shared_noise
+from maci2_lab.evaluation.truth_states import audited_or_none
 from maci2_lab.parallel import Pool, WorkerDied, run_all
 
 

@@ -9,17 +9,21 @@ the IMU. Three rules, which use the truth only, give where a window may not pass
 - the ends of a motion-capture run, where the smoothing spline leans on one side only.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from maci2.datasets.euroc import read_truth_folder
 from maci2.errors import DatasetError
 from maci2.metrics.init_errors import truth_jumps
-from maci2.sensors import GroundTruth, ImuSamples
+from maci2.sensors import GroundTruth, ImuSamples, Recording
 from maci2.sensors.interpolation import nearest_index
+from maci2.tools.ground_truth.choose import audit_or_none, is_audit_folder
 from maci2.types import NS, Array, Mask, Stamps
 
 Indices = NDArray[np.int64]
@@ -39,6 +43,19 @@ SPLINE_CUTOFF_HZ = 12.0
 
 SPLINE_EDGE_S = 0.1
 """Time not used at both ends of a motion-capture run [s]."""
+
+
+def audited_or_none(recording: Recording, names: Sequence[str]) -> GroundTruth | None:
+    """The audit of the ground truth that `names` choose, or the one in a folder that they name.
+
+    None where there is none, where it is too short, or where it cannot be audited, which is logged.
+    """
+    for name in filter(is_audit_folder, names):
+        written = read_truth_folder(Path(name))
+        if written.covariance is not None:
+            return written
+    audit = audit_or_none(recording, names)
+    return None if audit is None else audit.truth
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from maci2.metrics.init_errors import truth_noise
 from maci2.pipeline.options import VisionChoice
 from maci2.pipeline.vision_sources import open_odometry, rotation_predictor
 from maci2.sensors import GroundTruth, Recording, truth_at
-from maci2.tools.ground_truth.choose import audited_or_none
 from maci2.types import Array
 from maci2.vision.odometry import even_keyframes, measure_all
 from maci2.vision.relative_pose import RelativePose
 from maci2.vision.relative_poses import MAX_TRUTH_GAP_S
+from maci2_lab.evaluation.truth_states import audited_or_none
 
 MODELS = ("learned", "fixed", "structure", "chi2")
 """Match covariances that are compared; the first is maci2's own, the others are baselines."""

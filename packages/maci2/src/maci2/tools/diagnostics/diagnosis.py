@@ -29,22 +29,22 @@ class Timing:
     dropped: int = 0
     """Number of missing samples, in whole periods."""
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self) -> list[str]:
         """Cells of a table, one for each of SENSOR_COLUMNS."""
-        return (
-            str(self.samples),
-            f"{self.duration_s:.1f}",
-            f"{self.rate_hz:.1f}",
-            f"{self.jitter_pct:.2f}",
-            str(self.dropped),
-            str(self.gaps),
-            f"{1e3 * self.longest_step_s:.1f}",
-        )
+        step_ms = 1e3 * self.longest_step_s
+        return [text.format(self, step_ms=step_ms) for text in SENSOR_COLUMNS.values()]
 
 
-SENSOR_COLUMNS = (
-    "samples", "length [s]", "rate [Hz]", "jitter [%]", "missing", "gaps", "longest step [ms]",
-)  # fmt: skip
+SENSOR_COLUMNS = {
+    "samples": "{0.samples}",
+    "length [s]": "{0.duration_s:.1f}",
+    "rate [Hz]": "{0.rate_hz:.1f}",
+    "jitter [%]": "{0.jitter_pct:.2f}",
+    "missing": "{0.dropped}",
+    "gaps": "{0.gaps}",
+    "longest step [ms]": "{step_ms:.1f}",
+}
+"""Columns of a table of sensors, each with the format of its cells."""
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,20 @@ class CameraImages:
     blank_pct: float
     """Percentage of images without contrast."""
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self) -> list[str]:
         """Cells of a table, one for each of IMAGE_COLUMNS."""
-        return (
-            f"{self.brightness:.0f}",
-            f"{self.saturated_pct:.1f}",
-            f"{self.change_pct:.1f}",
-            f"{self.edge_px:.1f}",
-            f"{self.repeated_pct:.0f}",
-            f"{self.blank_pct:.0f}",
-        )
+        return [text.format(self) for text in IMAGE_COLUMNS.values()]
 
 
-IMAGE_COLUMNS = (
-    "grey level", "saturated [%]", "flicker [%]", "edge width [px]", "repeated [%]", "blank [%]",
-)  # fmt: skip
+IMAGE_COLUMNS = {
+    "grey level": "{0.brightness:.0f}",
+    "saturated [%]": "{0.saturated_pct:.1f}",
+    "flicker [%]": "{0.change_pct:.1f}",
+    "edge width [px]": "{0.edge_px:.1f}",
+    "repeated [%]": "{0.repeated_pct:.0f}",
+    "blank [%]": "{0.blank_pct:.0f}",
+}
+"""Columns of a table of images, each with the format of its cells."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Trial runs of the estimators on any source of camera motion, and the excitation they show."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from maci2.imu.rotation_rates import MIN_RATE, RateMatch, RotationSource
 from maci2.pipeline.options import DEFAULT_POSE_SHARE, DEFAULT_POSE_STD, DEFAULT_SCALE_STD
 from maci2.pipeline.prepare import plan_windows
 from maci2.result_output import stds
-from maci2.sensors import CameraTrajectory, ImuNoise, ImuSamples, Recording
+from maci2.sensors import CameraTrajectory, ImuSamples, Recording
 from maci2.sensors.types import GroundTruth
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_trajectory, poses_from_truth
@@ -32,22 +33,24 @@ MARGIN_S = 0.15
 
 MAX_WINDOWS = 60
 
+NEEDED_DEG = 5.0
+"""Rotation in a window from which on extrinsics become observable [deg]."""
 
-@dataclass(frozen=True)
+STD_ROTATION_DEG = 0.5
+STD_POSITION_MM = 15.0
+"""Half of the accepted error of extrinsics: 1 deg and 3 cm."""
+
+TO_MM_AND_DEG = np.repeat([1e3, 180.0 / np.pi], 3)
+"""Factors from the tangent's [m, rad]."""
+
+
 class Trial:
-    """A source of camera motion on the IMU's clock, and the IMU."""
+    """A source of camera motion on the IMU's clock, as its rates match best, and the IMU."""
 
-    source: RotationSource
-    match: RateMatch
-    imu: ImuSamples
-    noise: ImuNoise
-
-    @classmethod
-    def of(cls, source: RotationSource, match: RateMatch, recording: Recording) -> "Trial":
-        """Put a source on the IMU's clock, as its rates match best."""
+    def __init__(self, source: RotationSource, match: RateMatch, recording: Recording) -> None:
         stamps_ns = source.stamps_ns + round(match.offset_s * NS)
-        aligned = replace(source, stamps_ns=stamps_ns)
-        return cls(aligned, match, recording.imu, recording.rig.imu)
+        self.source, self.match = replace(source, stamps_ns=stamps_ns), match
+        self.imu, self.noise = recording.imu, recording.rig.imu
 
     def bias_gyro(self) -> Array:
         """(3,) typical difference between the gyroscope's rates and the source's [rad/s]."""
@@ -83,6 +86,7 @@ class Trial:
         chosen = np.linspace(0, len(windows) - 1, min(len(windows), MAX_WINDOWS))
         return [windows[at] for at in chosen.astype(int)]
 
+    @cached_property
     def calibrated(self) -> CalibrationResult | None:
         """Extrinsics and remaining time offset, estimated on the half minute with the most
         rotation."""
@@ -111,15 +115,15 @@ class Trial:
             stamps_ns = np.unique(candidates_ns[at[at < len(candidates_ns)]])
             breaks = np.flatnonzero(np.diff(stamps_ns) > LONGEST_STEP_S * NS) + 1
             parts.append(max(np.split(stamps_ns, breaks), key=len))
-        long_enough = [part for part in parts if len(part) >= KEYFRAMES]
-        return max(long_enough, key=self._least_rotation, default=candidates_ns[:0])
 
-    def _least_rotation(self, stamps_ns: Stamps) -> float:
-        """Sum of squared rates about the least rotated axis."""
-        imu = self.imu
-        rates = imu.gyro[(imu.stamps_ns >= stamps_ns[0]) & (imu.stamps_ns <= stamps_ns[-1])]
-        rates = rates - rates.mean(axis=0)
-        return float(np.linalg.eigvalsh(rates.T @ rates)[0])
+        def least_rotation(stamps_ns: Stamps) -> float:
+            imu_ns = self.imu.stamps_ns
+            rates = self.imu.gyro[(imu_ns >= stamps_ns[0]) & (imu_ns <= stamps_ns[-1])]
+            rates = rates - rates.mean(axis=0)
+            return float(np.linalg.eigvalsh(rates.T @ rates)[0])
+
+        long_enough = [part for part in parts if len(part) >= KEYFRAMES]
+        return max(long_enough, key=least_rotation, default=candidates_ns[:0])
 
     def window_finding(self) -> list[Finding]:
         """Finding about the number of windows that the estimator accepts."""
@@ -149,16 +153,42 @@ class Trial:
         reason = verdict.reasons[0] if verdict.reasons and verdict.status != "ok" else ""
         return verdict.status, reason.split(" is known to")[0]
 
-
-NEEDED_DEG = 5.0
-"""Rotation in a window from which on extrinsics become observable [deg]."""
-
-STD_ROTATION_DEG = 0.5
-STD_POSITION_MM = 15.0
-"""Half of the accepted error of extrinsics: 1 deg and 3 cm."""
-
-TO_MM_AND_DEG = np.repeat([1e3, 180.0 / np.pi], 3)
-"""Factors from the tangent's [m, rad]."""
+    def extrinsics_finding(self) -> list[Finding]:
+        """Finding about the accuracy of extrinsics from the best half minute, for each axis."""
+        result, source = self.calibrated, self.source.name
+        if result is None:
+            return []
+        if result.posterior is None:
+            reasons = "; ".join(result.verdict.reasons[:2])
+            text = f"extrinsics are not observable in this motion ({source}): {reasons}"
+            remedy = "To calibrate extrinsics, rotate the device about all axes."
+            return [Finding("ok", "excitation", text, remedy=remedy)]
+        position_mm, rotation_deg = np.split(stds(result.posterior.T_b_c) * TO_MM_AND_DEG, 2)
+        parts = (
+            ("rotation about", rotation_deg, STD_ROTATION_DEG, "deg"),
+            ("position along", position_mm, STD_POSITION_MM, "mm"),
+        )
+        known = [
+            f"{what} x, y, z to {', '.join(f'{value:.2g}' for value in values)} {unit}"
+            for what, values, _, unit in parts
+        ]
+        text = f"extrinsics from the best half minute ({source}): {', '.join(known)}"
+        weak = [
+            (axis, f"{what} {axis} (known to {value:.3g} {unit}, needed {limit:g})")
+            for what, values, limit, unit in parts
+            for axis, value in zip("xyz", values, strict=True)
+            if value > limit
+        ]
+        if not weak:
+            return [Finding("ok", "excitation", text)]
+        text += f"; too little: {', '.join(description for _, description in weak)}"
+        # Rotation about either of the other two axes makes one observable.
+        about = sorted({other for axis, _ in weak for other in "xyz" if other != axis})
+        remedy = (
+            f"To calibrate extrinsics, rotate the device more about {' and '.join(about)}, for the "
+            f"{weak[0][1]}."
+        )
+        return [Finding("ok", "excitation", text, remedy=remedy)]
 
 
 def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
@@ -186,40 +216,3 @@ def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
             f"{most_deg[low[0]]:.1f} deg of {needed} so far."
         )
     return Finding("ok", "excitation", text, remedy=remedy)
-
-
-def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Finding]:
-    """Finding about the accuracy of extrinsics from the best half minute, for each axis."""
-    if result is None:
-        return []
-    if result.posterior is None:
-        reasons = "; ".join(result.verdict.reasons[:2])
-        text = f"extrinsics are not observable in this motion ({source}): {reasons}"
-        remedy = "To calibrate extrinsics, rotate the device about all axes."
-        return [Finding("ok", "excitation", text, remedy=remedy)]
-    position_mm, rotation_deg = np.split(stds(result.posterior.T_b_c) * TO_MM_AND_DEG, 2)
-    parts = (
-        ("rotation about", rotation_deg, STD_ROTATION_DEG, "deg"),
-        ("position along", position_mm, STD_POSITION_MM, "mm"),
-    )
-    known = [
-        f"{what} x, y, z to {', '.join(f'{value:.2g}' for value in values)} {unit}"
-        for what, values, _, unit in parts
-    ]
-    text = f"extrinsics from the best half minute ({source}): {', '.join(known)}"
-    weak = [
-        (axis, f"{what} {axis} (known to {value:.3g} {unit}, needed {limit:g})")
-        for what, values, limit, unit in parts
-        for axis, value in zip("xyz", values, strict=True)
-        if value > limit
-    ]
-    if not weak:
-        return [Finding("ok", "excitation", text)]
-    text += f"; too little: {', '.join(description for _, description in weak)}"
-    # Rotation about either of the other two axes makes one observable.
-    about = sorted({other for axis, _ in weak for other in "xyz" if other != axis})
-    remedy = (
-        f"To calibrate extrinsics, rotate the device more about {' and '.join(about)}, for the "
-        f"{weak[0][1]}."
-    )
-    return [Finding("ok", "excitation", text, remedy=remedy)]

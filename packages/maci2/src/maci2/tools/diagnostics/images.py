@@ -47,12 +47,9 @@ def image_file_findings(recording: ImageRecording) -> list[Finding]:
     Nothing is said of a bag, whose images are looked at while it is read, nor of a recording that
     keeps timestamps only.
     """
-    return [
-        finding
-        for camera, is_filled in enumerate(_filled_folders(recording))
-        if is_filled and camera < len(recording.camera_stamps_ns)
-        for finding in _file_findings(recording, camera)
-    ]
+    cameras, stamped = _filled_folders(recording), len(recording.camera_stamps_ns)
+    filled = [camera for camera in np.flatnonzero(cameras).tolist() if camera < stamped]
+    return [finding for camera in filled for finding in _file_findings(recording, camera)]
 
 
 def _filled_folders(recording: ImageRecording) -> list[bool]:
@@ -105,23 +102,13 @@ GOLDEN = 0.6180339887
 
 
 @dataclass(frozen=True)
-class Place:
-    """Two consecutive stereo pairs."""
-
-    index: int
-    """Index of the first one among all pairs."""
-
-    first: StereoPair
-    second: StereoPair
-
-
-@dataclass(frozen=True)
 class ImageSample:
     """Sampled stereo pairs of a recording."""
 
     frames: Frames
     rig: Rig
-    places: tuple[Place, ...]
+    places: dict[int, tuple[StereoPair, StereoPair]]
+    """Two consecutive stereo pairs, by the index of the first one among all pairs."""
 
     @property
     def period_s(self) -> float:
@@ -141,19 +128,15 @@ def has_images(recording: ImageRecording) -> bool:
 
 def sample_images(recording: ImageRecording) -> ImageSample:
     """Read the pairs; those with an unusable image are skipped."""
-    frames, places = stereo_frames(recording), []
+    frames, part = stereo_frames(recording), np.arange(PLACES)
+    # One in each of PLACES equal parts, without a period.
+    spread = (part + (part * GOLDEN) % 1.0) / PLACES * max(len(frames) - 1, 0)
+    sample = ImageSample(frames, recording.rig, {})
     # In the order of time: a bag is read on, not searched.
-    for index in _spread(len(frames) - 1):
+    for index in np.unique(spread.astype(int)).tolist() if len(frames) > 1 else ():
         with suppress(ImageError):
-            places.append(Place(index, frames.pair(index), frames.pair(index + 1)))
-    return ImageSample(frames, recording.rig, tuple(places))
-
-
-def _spread(count: int) -> list[int]:
-    """Indices below `count`, one in each of PLACES equal parts, without a period."""
-    part = np.arange(PLACES)
-    places = (part + (part * GOLDEN) % 1.0) / PLACES * max(count, 0)
-    return [int(i) for i in np.unique(places.astype(int))] if count > 0 else []
+            sample.places[index] = frames.pair(index), frames.pair(index + 1)
+    return sample
 
 
 _CELL = 16
@@ -295,17 +278,6 @@ class _Measures:
             yield check.finding(name, columns_px=columns_px, rows_px=rows_px, along=along)
 
 
-def _camera_measures(sample: ImageSample) -> tuple[tuple[CameraImages, ...], list[Finding]]:
-    """Measures of both cameras and the findings from them; only the worst fault of each camera is
-    reported, since one causes others."""
-    left = _Measures.of([(place.first.left, place.second.left) for place in sample.places])
-    right = _Measures.of([(place.first.right, place.second.right) for place in sample.places])
-    findings = [*left.faults("cam0", sample.period_s)][:1]
-    findings += [*right.faults("cam1", sample.period_s)][:1]
-    findings = findings or [*_pair_faults(left, right, sample)][:1]
-    return (left.summary(), right.summary()), findings
-
-
 def _pair_faults(left: _Measures, right: _Measures, sample: ImageSample) -> Iterator[Finding]:
     """Differences between left and right that should not be, or none where there must be some."""
     ratio = float(np.median(np.log(right.brightness / left.brightness)))
@@ -313,9 +285,8 @@ def _pair_faults(left: _Measures, right: _Measures, sample: ImageSample) -> Iter
         darker = "left" if ratio > 0.0 else "right"
         most = math.exp(checks.UNEQUAL.limit)
         yield checks.UNEQUAL.finding("stereo", darker=darker, times=math.exp(abs(ratio)), most=most)
-    pairs = [place.first for place in sample.places]
-    if all(np.array_equal(pair.left, pair.right) for pair in pairs):
-        yield checks.ONE_IMAGE.finding("stereo", pairs=len(pairs))
+    if all(np.array_equal(pair.left, pair.right) for pair, _ in sample.places.values()):
+        yield checks.ONE_IMAGE.finding("stereo", pairs=len(sample.places))
 
 
 MAX_ROW_PX = checks.OFF_ROWS.limit
@@ -398,8 +369,8 @@ def epipolar_findings(sample: ImageSample) -> tuple[float, list[Finding]]:
         fault_name = "the cameras cannot be rectified"
         return np.nan, [Finding("warn", "calibration", str(error), fault_name)]
     at = np.unique(np.linspace(0, len(sample.places) - 1, PAIRS).astype(int))
-    places = [sample.places[int(i)] for i in at]
-    pairs = [(place.first.left, place.first.right) for place in places]
+    indices = np.array([*sample.places])[at].tolist()
+    pairs = [(sample.places[index][0].left, sample.places[index][0].right) for index in indices]
     fit = _Fit.of(rectification, pairs)
     if fit.points < MIN_STEREO_MATCHES:
         text = f"{fit.points} points to match in an image, needed {MIN_STEREO_MATCHES}"
@@ -411,7 +382,7 @@ def epipolar_findings(sample: ImageSample) -> tuple[float, list[Finding]]:
     swapped = _Fit.of(rectification, [(right, left) for left, right in pairs])
     if swapped.is_better(fit):
         finding = fit.finding(checks.SWAPPED_IMAGES, other_pct=100.0 * swapped.explained)
-    elif lag := _lag(rectification, sample.frames, [place.index for place in places], fit):
+    elif lag := _lag(rectification, sample.frames, indices, fit):
         later, lag_ms = "earlier" if lag > 0 else "later", 1e3 * abs(lag) * sample.period_s
         finding = fit.finding(checks.LAGGING, lag=abs(lag), later=later, lag_ms=lag_ms)
     elif fit.beyond > MAX_BEYOND:
@@ -511,14 +482,18 @@ def examine_images(recording: ImageRecording) -> tuple[ImageDiagnosis | None, li
     if not sample.places:
         text = f"{len(sample.frames)} stereo pairs, needed two that follow each other and are whole"
         return None, [*files, Finding("warn", "images", text, "too few images")]
-    cameras, findings = _camera_measures(sample)
+    left = _Measures.of([(first.left, second.left) for first, second in sample.places.values()])
+    right = _Measures.of([(first.right, second.right) for first, second in sample.places.values()])
+    # Only the worst fault of each camera is reported, since one causes others.
+    findings = [*left.faults("cam0", sample.period_s)][:1]
+    findings += [*right.faults("cam1", sample.period_s)][:1]
+    findings = findings or [*_pair_faults(left, right, sample)][:1]
     row_px, stereo = math.nan, list[Finding]()
     # Black, frozen or equal images match nowhere: that is no fault of the calibration.
     if all(finding.level != "error" for finding in findings):
         row_px, stereo = epipolar_findings(sample)
         if findings:
             # Poor images match poorly: what is wrong with them is fixed first.
-            stereo = [
-                replace(one, level="warn" if one.level == "error" else one.level) for one in stereo
-            ]
+            stereo = [one if one.level == "ok" else replace(one, level="warn") for one in stereo]
+    cameras = left.summary(), right.summary()
     return ImageDiagnosis(len(sample.places), row_px, cameras), files + findings + stereo

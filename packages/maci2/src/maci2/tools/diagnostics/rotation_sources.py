@@ -28,31 +28,16 @@ from maci2.imu.rotation_rates import (
     misfit,
 )
 from maci2.sensors import CameraTrajectory, GroundTruth, ImuSamples, Recording, Rig, with_velocity
-from maci2.tools.diagnostics import checks
-from maci2.tools.diagnostics.axes import (
-    OF_BOTH,
-    Forces,
-    accelerometer_axes,
-    axes_against_truth,
-    compare_with_gravity,
-    in_degrees,
-    is_better,
-    truth_forces,
-)
-from maci2.tools.diagnostics.estimator_trial import Trial, extrinsics_finding, rotation_finding
-from maci2.tools.diagnostics.imu import bias_findings
-from maci2.tools.ground_truth.accelerations import fit_accelerations
+from maci2.tools.diagnostics import checks, readings
+from maci2.tools.diagnostics.estimator_trial import Trial, rotation_finding
+from maci2.tools.diagnostics.readings import Forces
+from maci2.tools.ground_truth import registration
 from maci2.tools.ground_truth.audit_files import cached_audit
 from maci2.tools.ground_truth.capture import capture_of
 from maci2.tools.ground_truth.choose import beside_raw_capture
 from maci2.tools.ground_truth.comparison import TruthCheck, check_truth, truth_findings
 from maci2.tools.ground_truth.findings import misleading, sentence, velocity_finding
-from maci2.tools.ground_truth.registration import (
-    MIN_COMMON_S,
-    lost_rows_in_words,
-    register,
-    without_lost_rows,
-)
+from maci2.tools.ground_truth.registration import MIN_COMMON_S
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
 from maci2.vision.relative_poses import CameraFrame
@@ -85,7 +70,7 @@ def contradiction(
     Ts = source.Ts_w_s.copy()
     Ts[:, :3, :3] = np.swapaxes(source.Ts_w_s[:, :3, :3], 1, 2)
     inverted = match_rates(replace(source, Ts_w_s=Ts), imu)
-    if inverted and is_better(1.0 - inverted.correlation, 1.0 - alike):
+    if inverted and readings.is_better(1.0 - inverted.correlation, 1.0 - alike):
         correlations = {"correlation": alike, "inverted": inverted.correlation}
         return [checks.INVERTED_POSES.finding(source.name, **correlations)]
     if alike > MIN_CORRELATION:
@@ -119,18 +104,17 @@ def clock_findings(
 
 def mirror_findings(match: RateMatch) -> list[Finding]:
     """Finding about unit and handedness of the gyroscope, which no extrinsics explain."""
-    degrees, rates, gyro = in_degrees(match, "vision"), match.rates_s, match.gyro
+    degrees, rates, gyro = readings.in_degrees(match, "vision"), match.rates_s, match.gyro
     mirrored = misfit(rates, gyro, -best_rotation(rates, -gyro))
-    if degrees or not is_better(mirrored, misfit(rates, gyro, best_rotation(rates, gyro))):
+    if degrees or not readings.is_better(mirrored, misfit(rates, gyro, best_rotation(rates, gyro))):
         return degrees
     return [checks.MIRRORED_IMU.finding("imu", flipped=columns(np.diag([1.0, 1.0, -1.0])))]
 
 
 def best_rotation(expected: Array, measured: Array) -> Array:
     """R with expected = R measured, both (n, 3) and centred."""
-    return nearest_rotation(
-        (expected - expected.mean(axis=0)).T @ (measured - measured.mean(axis=0))
-    )
+    expected, measured = expected - expected.mean(axis=0), measured - measured.mean(axis=0)
+    return nearest_rotation(expected.T @ measured)
 
 
 def extrinsics_findings(
@@ -142,7 +126,7 @@ def extrinsics_findings(
         # Without a joint estimate rotations are compared alone.
         expected, gyro = match.rates_s @ source.T_b_s[:3, :3].T, match.gyro
         R = best_rotation(expected, gyro)
-        if not is_better(misfit(expected, gyro, R), misfit(expected, gyro, np.eye(3))):
+        if not readings.is_better(misfit(expected, gyro, R), misfit(expected, gyro, np.eye(3))):
             return []
         angle_deg = float(np.rad2deg(np.linalg.norm(so3_log(R))))
         return [checks.WRONG_ROTATION.finding("calibration", angle_deg=angle_deg)]
@@ -174,15 +158,11 @@ def _off(found: Array, given: Array, cov: Array) -> str:
     """Names of the parts that differ by more than is accepted: rotation, position, both or none."""
     xi = se3_log(given @ se3_inv(found))
     rotation_deg, position = _apart(found, given)
-    std, std_rad = (_along(cov[part, part], xi[part]) for part in (slice(0, 3), slice(3, 6)))
+    rho, phi = (part / max(float(np.linalg.norm(part)), 1e-12) for part in np.split(xi, 2))
+    std, std_rad = float(rho @ cov[:3, :3] @ rho) ** 0.5, float(phi @ cov[3:, 3:] @ phi) ** 0.5
     turned = rotation_deg > max(MAX_ROTATION_DEG, SIGMAS * float(np.rad2deg(std_rad)))
     moved = position > max(MAX_POSITION, SIGMAS * std)
     return "both" if turned and moved else "rotation" if turned else "position" if moved else ""
-
-
-def _along(cov: Array, direction: Array) -> float:
-    unit = direction / max(float(np.linalg.norm(direction)), 1e-12)
-    return float(np.sqrt(unit @ cov @ unit))
 
 
 UNITS = {"millimetres": 1e-3, "centimetres": 1e-2, "kilometres": 1e3}
@@ -241,15 +221,15 @@ def truth_fault(
         return []
     capture = capture_of(name, truth)
     try:
-        found = register(capture, imu)
-        capture = without_lost_rows(capture, found, imu)
-        fit = fit_accelerations(capture, found, found.R_b_m, imu)
+        found = registration.register(capture, imu)
+        capture = registration.without_lost_rows(capture, found, imu)
+        fit = registration.fit_accelerations(capture, found, found.R_b_m, imu)
     except DatasetError as error:
         text = str(error).removeprefix(f"{truth.source}: ")
         return [Finding("error", name, text[0].upper() + text[1:], "the truth is wrong")]
     if abs(found.offset_s) > SEARCH_S:
         return [checks.FAR_CLOCK.finding(name, offset_s=found.offset_s)]
-    lost = lost_rows_in_words(capture)
+    lost = registration.lost_rows_in_words(capture)
     if lost:
         text = f"{lost}. Remove these rows, or score against --truth audited, which does."
         return [Finding("error", name, text, "lost rows")]
@@ -265,9 +245,9 @@ def truth_fault(
 
 def _imu_is_sound(imu: ImuSamples, axes: list[Finding], forces: Forces | None) -> bool:
     """Gyroscope and accelerometer agree without any truth, and neither of them with this one."""
-    if axes[0].fault in OF_BOTH or (forces is not None and forces.fit):
+    if axes[0].fault in readings.OF_BOTH or (forces is not None and forces.fit):
         return False
-    gravity = compare_with_gravity(imu)
+    gravity = readings.compare_with_gravity(imu)
     return gravity is not None and not gravity.disagree
 
 
@@ -295,21 +275,10 @@ estimate has failed."""
 
 
 @dataclass(frozen=True)
-class Rotations:
-    """Results of all comparisons."""
-
-    truths: dict[str, TruthCheck]
-    findings: list[Finding]
-    axes_judged: bool = False
-    """A ground truth has confirmed unit and axes of the IMU."""
-
-
-@dataclass(frozen=True)
 class _TruthComparison:
     """Comparison of one ground truth with the IMU."""
 
     source: RotationSource
-    truth: GroundTruth
     match: RateMatch | None
     forces: Forces | None
     axes: list[Finding]
@@ -317,71 +286,68 @@ class _TruthComparison:
     clock: list[Finding]
     """Findings about the clock, where it can be compared."""
 
+    check: TruthCheck
+    """With the clock corrected if that is wrong."""
+
     @classmethod
     def of(cls, name: str, truth: GroundTruth, imu: ImuSamples) -> "_TruthComparison":
         """Compare a ground truth with the IMU."""
         source = RotationSource(name, "truth", truth.stamps_ns, truth.Ts_w_b, np.eye(4))
         match, forces, axes, clock = match_rates(source, imu), None, [], []
         if match is not None and match.comparable:
-            forces = truth_forces(truth, imu, match.offset_s)
-            axes = axes_against_truth(match, forces)
+            forces = readings.truth_forces(truth, imu, match.offset_s)
+            axes = readings.axes_against_truth(match, forces)
         useless = truth_fault(name, truth, imu, axes, forces)
         faults = useless or contradiction(source, match, imu, bool(axes))
         if match is not None and match.comparable and not faults:
             clock = clock_findings(source, match, (match.offset_s, match.std_offset_s))
-        return cls(source, truth, match, forces, [] if useless else axes, faults, clock)
-
-    def check(self, imu: ImuSamples) -> TruthCheck:
-        """Check of the ground truth, with its clock corrected if that is wrong."""
-        wrong = any(finding.level != "ok" for finding in self.clock)
-        shift_ns = round(self.match.offset_s * NS) if self.match and wrong else 0
-        return check_truth(replace(self.truth, stamps_ns=self.truth.stamps_ns + shift_ns), imu)
+        wrong = any(finding.level != "ok" for finding in clock)
+        shift_ns = round(match.offset_s * NS) if match and wrong else 0
+        check = check_truth(replace(truth, stamps_ns=truth.stamps_ns + shift_ns), imu)
+        return cls(source, match, forces, [] if useless else axes, faults, clock, check)
 
 
 def compare_rotations(
     recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame
-) -> Rotations:
-    """Compare ground truths with the IMU, then vision, which depends on the extrinsics."""
+) -> tuple[list[Finding], dict[str, TruthCheck], bool]:
+    """Compare ground truths with the IMU, then vision, which depends on the extrinsics.
+
+    Returns findings, checks of the ground truths, and whether the IMU's unit and axes have been
+    judged: confirmed by a ground truth, or found to be at fault.
+    """
     imu = recording.imu
     compared = [_TruthComparison.of(name, truth, imu) for name, truth in recording.truths.items()]
     # Only a truth whose rotation can be compared, and that nothing contradicts, has a clock.
     judges = [one for one in compared if one.clock]
-    truths = {one.source.name: one.check(imu) for one in compared}
+    truths = {one.source.name: one.check for one in compared}
     # Axes that one truth confirms are the IMU's fault in no other.
     if judges and all(one.axes for one in judges):
-        return Rotations(truths, judges[0].axes, True)
-    findings = _truth_findings(compared, judges, truths)
-    of_vision, motion = _vision_findings(recording, vision, frame, bool(judges))
+        return judges[0].axes, truths, True
+    findings = _truth_findings(compared)
+    of_vision, trial = _vision_findings(recording, vision, frame, bool(judges))
     findings += of_vision
     if all(finding.level != "error" for finding in findings):
-        if motion is None and judges and judges[0].match:
-            trial = Trial.of(judges[0].source, judges[0].match, recording)
-            motion = trial, trial.calibrated()
+        if trial is None and judges and judges[0].match:
+            trial = Trial(judges[0].source, judges[0].match, recording)
         bias_gyro = imu.gyro.mean(axis=0)
-        if motion is not None:
-            trial, result = motion
-            findings += trial.window_finding() + extrinsics_finding(result, trial.source.name)
+        if trial is not None:
+            findings += trial.window_finding() + trial.extrinsics_finding()
             bias_gyro = trial.bias_gyro()
         findings.append(rotation_finding(imu, bias_gyro))
     imu_blamed = any(finding.what == "imu" and finding.level == "error" for finding in findings)
-    return Rotations(truths, findings, bool(judges) or imu_blamed)
+    return findings, truths, bool(judges) or imu_blamed
 
 
-def _truth_findings(
-    compared: list[_TruthComparison],
-    judges: list[_TruthComparison],
-    truths: dict[str, TruthCheck],
-) -> list[Finding]:
+def _truth_findings(compared: list[_TruthComparison]) -> list[Finding]:
     """Contradictions and clocks, then biases of the IMU, then errors of the ground truths."""
     findings = [found for one in compared for found in one.contradiction or one.clock]
-    sound = {one.source.name: truths[one.source.name] for one in compared if not one.contradiction}
-    for judge in judges[:1]:
+    sound = {one.source.name: one.check for one in compared if not one.contradiction}
+    judge = next((one for one in compared if one.clock), None)
+    if judge is not None and judge.match is not None:
         match, name = judge.match, judge.source.name
-        if match is None:
-            continue
         bias_acc, tilt_deg = judge.forces.bias_and_tilt() if judge.forces else (np.zeros(3), 0.0)
         bias_gyro = np.asarray(np.median(match.gyro - match.rates_s, axis=0))
-        biases = bias_findings(bias_gyro, bias_acc, "against the ground truth")
+        biases = readings.bias_findings(bias_gyro, bias_acc, "against the ground truth")
         findings += biases
         if biases and judge.forces:
             # A bias looks like a tilt of the truth; the residual tilt counts.
@@ -391,8 +357,8 @@ def _truth_findings(
 
 def _vision_findings(
     recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame, imu_is_sound: bool
-) -> tuple[list[Finding], tuple[Trial, CalibrationResult | None] | None]:
-    """Findings and, if the source can be used further, the trial with its calibration."""
+) -> tuple[list[Finding], Trial | None]:
+    """Findings and, if the source can be used further, its trial."""
     if vision is None or not recording.rig.cameras:
         return [], None
     try:
@@ -414,12 +380,12 @@ def _vision_findings(
     mirrored = [] if imu_is_sound else mirror_findings(match)
     if mirrored:
         return mirrored, None
-    trial = Trial.of(source, match, recording)
+    trial = Trial(source, match, recording)
     constants = path_constants(trial)
     path = None if constants is None else constants.translation
     if path is not None and path.axes_right < 0.5 and not imu_is_sound:
-        return [accelerometer_axes(path.axes, "the camera's path")], None
-    result = trial.calibrated()
+        return [readings.accelerometer_axes(path.axes, "the camera's path")], None
+    result = trial.calibrated
     # A wrong scale also moves the camera; its position is judged when that is fixed.
     findings = scale_findings(source, constants)
     if recording.rig.extrinsics_known:
@@ -432,18 +398,18 @@ def _vision_findings(
             if faults:
                 return faults, None
     elif result is not None and result.state is not None:
-        trial = replace(trial, source=replace(trial.source, T_b_s=result.state.T_b_c))
+        trial.source = replace(trial.source, T_b_s=result.state.T_b_c)
     offset = _joint_offset(match, result)
     findings += clock_findings(source, match, offset, recording.rig.time_offset_s)
-    return findings, (trial, result)
+    return findings, trial
 
 
 def _joint_offset(match: RateMatch, result: CalibrationResult | None) -> tuple[float, float]:
     """Time offset and its standard deviation [s], from the joint estimate where that succeeded."""
+    further_s, joint_std_s = None, None
+    if result is not None and result.state is not None:
+        further_s, joint_std_s = result.report.time_offset_s, result.report.std_time_offset_s
     offset_s, std_s = match.offset_s, match.std_offset_s
-    if result is None or result.state is None:
-        return offset_s, std_s
-    further_s, joint_std_s = result.report.time_offset_s, result.report.std_time_offset_s
     if further_s is None or joint_std_s is None:
         return offset_s, std_s
     proven = abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001)

@@ -213,7 +213,7 @@ def audit_capture(
         imu_factors=fit.imu_factors,
         chi_square=fit.solution.cost,
         dof=fit.solution.dof,
-        jumps_ns=np.unique(np.concatenate([found.stamps_ns for found in jumps.values()])),
+        jumps_ns=np.unique(np.concatenate([each.stamps_ns for each in jumps])),
         position_residuals=_residuals(fit, "positions", fit.position),
         orientation_residuals=_residuals(fit, "orientations", fit.orientation),
     )

@@ -33,13 +33,13 @@ from maci2.geometry.se3 import nearest_rotation, stack_poses
 from maci2.imu import ImuMeasurements
 from maci2.sensors import ImuSamples, Recording, poses_at
 from maci2.sensors.interpolation import nearest_index
-from maci2.tools.ground_truth.accelerations import (
+from maci2.tools.ground_truth.capture import Capture
+from maci2.tools.ground_truth.registration import (
     AccelerationFit,
+    Registration,
     fit_accelerations,
     gyro_rotations,
 )
-from maci2.tools.ground_truth.capture import Capture
-from maci2.tools.ground_truth.registration import Registration
 from maci2.types import GRAVITY_NORM, NS, Array, Mask, Stamps
 
 STATE_PERIOD_S = 0.1

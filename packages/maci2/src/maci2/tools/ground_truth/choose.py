@@ -10,7 +10,7 @@ import numpy as np
 from maci2.datasets.euroc import COVARIANCE_FILE, read_truth_folder
 from maci2.errors import Maci2Error, OptionError
 from maci2.findings import Finding
-from maci2.sensors import GroundTruth, Recording
+from maci2.sensors import Recording
 from maci2.tools.ground_truth.audit import AuditedTruth
 from maci2.tools.ground_truth.audit_files import cached_audit
 from maci2.tools.ground_truth.capture import RAW_POSES, raw_sources
@@ -48,7 +48,7 @@ def beside_raw_capture(recording: Recording, audit: AuditedTruth) -> AuditedTrut
 
 
 def _with(audit: AuditedTruth, finding: Finding) -> AuditedTruth:
-    others = tuple(one for one in audit.findings if one.level != "ok")
+    others = (each for each in audit.findings if each.level != "ok")
     return replace(audit, findings=(finding, *others))
 
 
@@ -65,7 +65,8 @@ AUDITED = "audited"
 `maci2 truth --from` does."""
 
 
-def _is_folder(name: str) -> bool:
+def is_audit_folder(name: str) -> bool:
+    """The name is that of a folder which `maci2 truth` wrote."""
     return (Path(name) / COVARIANCE_FILE).is_file()
 
 
@@ -73,7 +74,7 @@ def published_names(names: Sequence[str]) -> tuple[str, ...]:
     """Names of ground truths that a recording itself has to hold: not those of an audit, one that
     is made, or a folder that `maci2 truth` wrote."""
     return tuple(
-        name for name in names if name.partition(":")[0] != AUDITED and not _is_folder(name)
+        name for name in names if name.partition(":")[0] != AUDITED and not is_audit_folder(name)
     )
 
 
@@ -89,7 +90,7 @@ def with_audited(recording: Recording, names: Sequence[str]) -> Recording:
         if name in published or name in truths:
             continue
         source = name.partition(":")[2]
-        if _is_folder(name):
+        if is_audit_folder(name):
             truths[name] = read_truth_folder(Path(name))
         elif source or recording.truths:
             audit = cached_audit(recording, source or _first_of(recording, published))
@@ -99,20 +100,11 @@ def with_audited(recording: Recording, names: Sequence[str]) -> Recording:
     return replace(recording, truths=truths)
 
 
-def audited_or_none(recording: Recording, names: Sequence[str]) -> GroundTruth | None:
-    """The audit of the ground truth that `names` choose, or the one in a folder that they name.
+def audit_or_none(recording: Recording, names: Sequence[str]) -> AuditedTruth | None:
+    """The audit of the ground truth that `names` choose.
 
     None where there is none, where it is too short, or where it cannot be audited, which is logged.
     """
-    for name in filter(_is_folder, names):
-        written = read_truth_folder(Path(name))
-        if written.covariance is not None:
-            return written
-    audit = _audit_or_none(recording, names)
-    return None if audit is None else audit.truth
-
-
-def _audit_or_none(recording: Recording, names: Sequence[str]) -> AuditedTruth | None:
     published = published_names(names)
     truth = recording.truth(published)
     if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < MIN_COMMON_S * NS:
@@ -133,7 +125,7 @@ def capture_noise(recording: Recording, names: Sequence[str]) -> tuple[float, fl
     truth = recording.truth(names)
     if truth is None or truth.covariance is not None or not np.isnan(truth.v_w).all():
         return 0.0, 0.0
-    audit = _audit_or_none(recording, names)
+    audit = audit_or_none(recording, names)
     if audit is None or audit.orientation_noise is None:
         return 0.0, 0.0
     rotation, translation = audit.orientation_noise.std, audit.position_noise.std

@@ -72,33 +72,48 @@ class TruthCheck:
     """Norm of that mean force [m/s^2]."""
 
 
-class _Intervals(NamedTuple):
-    """Stretches between two timestamps of the truth, inside the IMU recording."""
+class _Intervals:
+    """Stretches of about one length between two timestamps of a truth, inside the IMU recording."""
 
-    first: Stamps
-    """(k,) index into the truth."""
+    def __init__(
+        self, truth: GroundTruth, imu: ImuSamples, length_s: float, every_s: float
+    ) -> None:
+        stamps_ns, imu_ns = truth.stamps_ns, imu.stamps_ns
+        start_ns, end_ns = max(stamps_ns[0], imu_ns[0]), min(stamps_ns[-1], imu_ns[-1])
+        starts_ns = np.arange(start_ns, end_ns, max(int(every_s * NS), 1), dtype=np.int64)
+        first = np.unique(np.searchsorted(stamps_ns, starts_ns))
+        first = first[first < len(stamps_ns)]
+        last = np.searchsorted(stamps_ns, stamps_ns[first] + int(length_s * NS))
+        first, last = first[last < len(stamps_ns)], last[last < len(stamps_ns)]
+        length_ns = stamps_ns[last] - stamps_ns[first]
+        # Longer ones end after a gap of the truth.
+        good = (stamps_ns[last] <= end_ns) & (length_ns / NS < 1.25 * length_s + 0.05)
+        self.truth, self.imu = truth, imu
+        self.first, self.last = first[good], last[good]  # (k,) indices into the truth
+        self._length_ns = length_ns[good]
+        self.lengths_s = self._length_ns / NS
 
-    last: Stamps
-    start_ns: Stamps
-    length_ns: Stamps
-
-    @property
-    def lengths_s(self) -> Array:
-        return self.length_ns / NS
+    def __len__(self) -> int:
+        return len(self.first)
 
     def middles_ns(self, parts: int) -> Stamps:
         """(k, parts) middles of equal parts."""
         fractions = (np.arange(parts) + 0.5) / parts
-        return self.start_ns[:, None] + (self.length_ns[:, None] * fractions).astype(np.int64)
+        parts_ns = (self._length_ns[:, None] * fractions).astype(np.int64)
+        return np.asarray(self.truth.stamps_ns[self.first, None] + parts_ns)
 
+    def readings(self, values: Array, parts: int) -> Array:
+        """(k, parts, 3) readings of the IMU, (n, 3), in the middles of equal parts."""
+        # Differences first: absolute nanoseconds do not fit into a float.
+        t_s = (self.imu.stamps_ns - self.imu.stamps_ns[0]) / NS
+        query_s = (self.middles_ns(parts) - self.imu.stamps_ns[0]) / NS
+        return np.stack([np.interp(query_s, t_s, axis) for axis in values.T], axis=-1)
 
-class _Fit(NamedTuple):
-    R_t_b: Array
-    cov: Array
-    """(6, 6) of misalignment [rad] and gyroscope bias [rad/s]."""
-
-    residual: float
-    """Median angle [rad]."""
+    @property
+    def turns(self) -> Array:
+        """(k, 3, 3) rotation of the truth's body over each interval, R_t0_t1."""
+        R_w_t = self.truth.Ts_w_b[:, :3, :3]
+        return np.swapaxes(R_w_t[self.first], 1, 2) @ R_w_t[self.last]
 
 
 def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
@@ -109,69 +124,39 @@ def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
     horizon_s = min(HORIZON_S, overlap_s / 8.0)
     if overlap_s < MIN_OVERLAP_S:
         return TruthCheck(overlap_s, horizon_s)
-    short = _intervals(truth.stamps_ns, start_ns, end_ns, SHORT_S, SHORT_S)
-    long = _intervals(truth.stamps_ns, start_ns, end_ns, horizon_s, horizon_s / OVERLAP)
-    if len(short.first) < 4 or len(long.first) < 4:
+    short = _Intervals(truth, imu, SHORT_S, SHORT_S)
+    long = _Intervals(truth, imu, horizon_s, horizon_s / OVERLAP)
+    if len(short) < 4 or len(long) < 4:
         return TruthCheck(overlap_s, horizon_s)
 
-    R_t_b, rate_ratio, excitation = _register_rates(truth, imu, short)
-    fit = _fit_rotations(truth, imu, long, np.eye(3))
+    R_t_b, rate_ratio, excitation = _register_rates(short)
+    R, cov, residual = _fit_rotations(long, np.eye(3))
     if np.linalg.norm(so3_log_stack(R_t_b[None])) > FAR:
-        far_fit = _fit_rotations(truth, imu, long, R_t_b)
+        far_fit = _fit_rotations(long, R_t_b)
         # The identity wins a tie: with one axis of rotation, any angle about it fits as well.
-        fit = far_fit if far_fit.residual < 0.9 * fit.residual else fit
-    phi = so3_log_stack(fit.R_t_b[None])[0]
+        if far_fit[2] < 0.9 * residual:
+            R, cov, residual = far_fit
+    phi = so3_log_stack(R[None])[0]
     axis = phi / max(float(np.linalg.norm(phi)), 1e-12)
-    force_w = _mean_force(truth, imu, short)
+    force_w = _mean_force(short)
     return TruthCheck(
         overlap_s=overlap_s,
         horizon_s=horizon_s,
         misalignment_deg=float(np.degrees(np.linalg.norm(phi))),
-        misalignment_std_deg=float(np.degrees(np.sqrt(axis @ fit.cov[:3, :3] @ axis))),
+        misalignment_std_deg=float(np.degrees(np.sqrt(axis @ cov[:3, :3] @ axis))),
         rate_ratio=rate_ratio,
         excitation=excitation,
-        residual_deg=float(np.degrees(fit.residual)),
+        residual_deg=float(np.degrees(residual)),
         tilt_deg=float(np.degrees(np.arctan2(np.linalg.norm(force_w[:2]), force_w[2]))),
         force=float(np.linalg.norm(force_w)),
     )
 
 
-def _intervals(
-    stamps_ns: Stamps, start_ns: int, end_ns: int, length_s: float, every_s: float
-) -> _Intervals:
-    """Intervals of about this length that begin and end on timestamps of the truth."""
-    starts_ns = np.arange(start_ns, end_ns, max(int(every_s * NS), 1), dtype=np.int64)
-    first = np.unique(np.searchsorted(stamps_ns, starts_ns))
-    first = first[first < len(stamps_ns)]
-    last = np.searchsorted(stamps_ns, stamps_ns[first] + int(length_s * NS))
-    first, last = first[last < len(stamps_ns)], last[last < len(stamps_ns)]
-    length_ns = stamps_ns[last] - stamps_ns[first]
-    # Longer ones end after a gap of the truth.
-    good = (stamps_ns[last] <= end_ns) & (length_ns / NS < 1.25 * length_s + 0.05)
-    return _Intervals(first[good], last[good], stamps_ns[first[good]], length_ns[good])
-
-
-def _interpolate(stamps_ns: Stamps, values: Array, query_ns: Stamps) -> Array:
-    """(n, 3) samples at queries of any shape, linearly."""
-    # Differences first: absolute nanoseconds do not fit into a float.
-    t_s = (stamps_ns - stamps_ns[0]) / NS
-    query_s = (query_ns - stamps_ns[0]) / NS
-    return np.stack([np.interp(query_s, t_s, values[:, axis]) for axis in range(3)], axis=-1)
-
-
-def _true_turns(truth: GroundTruth, intervals: _Intervals) -> Array:
-    """Rotation of the truth's body over each interval, R_t0_t1."""
-    R_w_t = truth.Ts_w_b[:, :3, :3]
-    return np.swapaxes(R_w_t[intervals.first], 1, 2) @ R_w_t[intervals.last]
-
-
-def _register_rates(
-    truth: GroundTruth, imu: ImuSamples, intervals: _Intervals
-) -> tuple[Array, float, float]:
+def _register_rates(intervals: _Intervals) -> tuple[Array, float, float]:
     """R_t_b, ratio of rates and excitation from mean rates (Kabsch); a constant bias drops out."""
-    parts = max(round(SHORT_S * imu.rate_hz), 1)
-    gyro = _interpolate(imu.stamps_ns, imu.gyro, intervals.middles_ns(parts)).mean(axis=1)
-    true_rate = so3_log_stack(_true_turns(truth, intervals)) / intervals.lengths_s[:, None]
+    imu = intervals.imu
+    gyro = intervals.readings(imu.gyro, max(round(SHORT_S * imu.rate_hz), 1)).mean(axis=1)
+    true_rate = so3_log_stack(intervals.turns) / intervals.lengths_s[:, None]
     gyro = gyro - np.median(gyro, axis=0)
     true_rate = true_rate - np.median(true_rate, axis=0)
     R_t_b = nearest_rotation(true_rate.T @ gyro)
@@ -180,19 +165,17 @@ def _register_rates(
     return R_t_b, float(ratio), float(excitation)
 
 
-def _fit_rotations(
-    truth: GroundTruth, imu: ImuSamples, intervals: _Intervals, R_t_b: Array
-) -> _Fit:
-    """Misalignment and one gyroscope bias that carry gyro rotations into the truth's."""
-    Rs_t1_t0 = np.swapaxes(_true_turns(truth, intervals), 1, 2)
+def _fit_rotations(intervals: _Intervals, R_t_b: Array) -> tuple[Array, Array, float]:
+    """Misalignment R_t_b that, with one gyroscope bias, carries gyro rotations into the truth's;
+    covariance (6, 6) of both [rad, rad/s], and median angle of the residuals [rad]."""
+    Rs_t1_t0 = np.swapaxes(intervals.turns, 1, 2)
     bias = np.zeros(3)
     for _ in range(5):
-        Rs_b0_b1, turn_D_bias = _gyro_turns(imu, intervals, bias)
+        Rs_b0_b1, turn_D_bias = _gyro_turns(intervals, bias)
         Rs_carried = R_t_b @ Rs_b0_b1 @ R_t_b.T
         r = so3_log_stack(Rs_t1_t0 @ Rs_carried)
-        r_D_x = np.concatenate(
-            [np.swapaxes(Rs_carried, 1, 2) - np.eye(3), R_t_b @ turn_D_bias], axis=2
-        )
+        r_D_R = np.swapaxes(Rs_carried, 1, 2) - np.eye(3)
+        r_D_x = np.concatenate([r_D_R, R_t_b @ turn_D_bias], axis=2)
         angles = np.linalg.norm(r, axis=1)
         # Huber: beyond three typical errors, a glitch of motion capture.
         typical = float(np.median(angles)) / 1.54 + 1e-7
@@ -204,13 +187,13 @@ def _fit_rotations(
         step = -cov @ gradient
         R_t_b = so3_exp_stack(step[None, :3])[0] @ R_t_b
         bias = bias + step[3:]
-    return _Fit(R_t_b, cov, float(np.median(angles)))
+    return R_t_b, cov, float(np.median(angles))
 
 
-def _gyro_turns(imu: ImuSamples, intervals: _Intervals, bias: Array) -> tuple[Array, Array]:
+def _gyro_turns(intervals: _Intervals, bias: Array) -> tuple[Array, Array]:
     """Rotations R_b0_b1 of the gyroscope and their right derivatives by its bias."""
-    parts = max(round(float(intervals.lengths_s.max()) * imu.rate_hz), 1)
-    rates = _interpolate(imu.stamps_ns, imu.gyro, intervals.middles_ns(parts)) - bias
+    parts = max(round(float(intervals.lengths_s.max()) * intervals.imu.rate_hz), 1)
+    rates = intervals.readings(intervals.imu.gyro, parts) - bias
     dt = (intervals.lengths_s / parts)[:, None]
     Rs_b0_b1 = np.tile(np.eye(3), (len(dt), 1, 1))
     turn_D_bias = np.zeros_like(Rs_b0_b1)
@@ -221,9 +204,10 @@ def _gyro_turns(imu: ImuSamples, intervals: _Intervals, bias: Array) -> tuple[Ar
     return Rs_b0_b1, turn_D_bias
 
 
-def _mean_force(truth: GroundTruth, imu: ImuSamples, intervals: _Intervals) -> Array:
+def _mean_force(intervals: _Intervals) -> Array:
     """Specific force in the truth's world without its accelerations: (0, 0, 9.81) if both are
     right. Medians over intervals, NaN without velocity."""
+    truth, imu = intervals.truth, intervals.imu
     v_w = truth.v_w if np.isfinite(truth.v_w).any() else with_velocity(truth).v_w
     change = (v_w[intervals.last] - v_w[intervals.first]) / intervals.lengths_s[:, None]
     parts = 10
@@ -233,8 +217,7 @@ def _mean_force(truth: GroundTruth, imu: ImuSamples, intervals: _Intervals) -> A
     # Averaged over a part: vibration would alias otherwise.
     length = min(max(round(SHORT_S / parts * imu.rate_hz), 1) | 1, len(imu))
     smooth = scipy.ndimage.uniform_filter1d(imu.acc, length, axis=0, mode="constant")
-    acc = _interpolate(imu.stamps_ns, smooth, query_ns)
-    force_w = np.einsum("npij,npj->ni", R_w_b, acc) / parts - change
+    force_w = np.einsum("npij,npj->ni", R_w_b, intervals.readings(smooth, parts)) / parts - change
     finite = np.isfinite(force_w).all(axis=1)
     return np.median(force_w[finite], axis=0) if finite.any() else np.full(3, np.nan)
 
@@ -268,6 +251,8 @@ class _Fault(NamedTuple):
 def truth_findings(truths: dict[str, TruthCheck]) -> list[Finding]:
     """Findings about ground truths. Faults of the first one are errors: results would be measured
     against it."""
+    if not truths:
+        return [Finding("ok", "truth", "no ground truth: errors cannot be measured")]
     faults = {name: list(_truth_faults(check)) for name, check in truths.items()}
     sound = [name for name, found in faults.items() if not found]
     remedy = f" Use the truth {sound[0]} instead." if sound else " Do not measure against it."
@@ -278,8 +263,6 @@ def truth_findings(truths: dict[str, TruthCheck]) -> list[Finding]:
             findings.append(Finding(level, name, fault.text + (remedy if fault.of_truth else "")))
         if not faults[name]:
             findings.append(Finding("ok", name, _truth_summary(check)))
-    if not truths:
-        findings.append(Finding("ok", "truth", "no ground truth: errors cannot be measured"))
     return findings
 
 
@@ -393,11 +376,8 @@ def compare_with_published(
 
 def agreement(ours: GroundTruth, theirs: GroundTruth, align_clocks: bool) -> Agreement:
     """Compare at the other's timestamps; `ours` needs velocities where clocks are aligned."""
-    margin_ns = round(MARGIN_S * NS)
-    inside = (theirs.stamps_ns > ours.stamps_ns[0] + margin_ns) & (
-        theirs.stamps_ns < ours.stamps_ns[-1] - margin_ns
-    )
-    other = theirs.part(inside)
+    first_ns, last_ns = ours.stamps_ns[[0, -1]] + np.array([1, -1]) * round(MARGIN_S * NS)
+    other = theirs.part((theirs.stamps_ns > first_ns) & (theirs.stamps_ns < last_ns))
     own = truth_at(ours, other.stamps_ns, MAX_GAP_S)
     p, v, p_other = own.Ts_w_b[:, :3, 3], own.v_w, other.Ts_w_b[:, :3, 3]
     p, v, p_other = (values - values.mean(axis=0) for values in (p, v, p_other))

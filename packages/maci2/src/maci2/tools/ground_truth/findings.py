@@ -102,13 +102,11 @@ def column_constants(claims: GroundTruth, truth: GroundTruth, R_g_w: Array) -> d
     rows, audited = both
     if _rms(audited.v_w) > LEAST_SPEED and not velocity_finding("", claims, truth, R_g_w):
         constants["velocity_late_ms"] = _velocity_lag(claims.v_w[rows], audited, truth)
-    cov = truth.covariance.states
+    cov = truth.covariance.states.mean(axis=0)
     for name, part, unit in (("acc", slice(12, 15), "m/s^2"), ("gyro", slice(9, 12), "rad/s")):
         column = getattr(claims, f"bias_{name}")[rows] - getattr(audited, f"bias_{name}")
         if np.isfinite(column).all():
-            constants[f"{name}_bias_column"] = length_of(
-                column.mean(axis=0), cov[:, part, part].mean(axis=0), unit
-            )
+            constants[f"{name}_bias_column"] = length_of(column.mean(axis=0), cov[part, part], unit)
     return constants
 
 
@@ -133,10 +131,8 @@ def _velocity_lag(v_claimed: Array, audited: GroundTruth, truth: GroundTruth) ->
     The scatter over blocks of ten seconds is the uncertainty.
     """
     half_ns = round(HALF_S * NS)
-    later, sooner = (
-        truth_at(truth, audited.stamps_ns + shift, max_gap_s=np.inf).v_w
-        for shift in (half_ns, -half_ns)
-    )
+    shifted_ns = (audited.stamps_ns + shift for shift in (half_ns, -half_ns))
+    later, sooner = (truth_at(truth, at_ns, max_gap_s=np.inf).v_w for at_ns in shifted_ns)
     acc = (later - sooner) / (2.0 * HALF_S)
     # A rotated world is no lag: compare after the best rotation.
     error = v_claimed @ nearest_rotation(audited.v_w.T @ v_claimed).T - audited.v_w
@@ -211,25 +207,27 @@ LEAST_M, LEAST_RAD = 0.01, np.deg2rad(0.5)
 class Jumps(NamedTuple):
     """Jumps of positions or of orientations."""
 
+    kind: str
+    unit: str
     stamps_ns: Stamps
     """(m,) middles of steps that are jumps, on the source's own clock."""
 
     sizes: Array
-    """(m,) [m] or [rad]"""
+    """(m,) in that unit."""
 
-    def sentence(self, kind: str, unit: str, scale: float, start_ns: int) -> str:
+    def sentence(self, start_ns: int) -> str:
         """The largest of all, and the largest step of each group within a second, the largest group
-        first; `scale` is the SI unit in `unit`."""
+        first."""
         groups = np.cumsum(np.r_[0, np.diff(self.stamps_ns) > NS])
         order = np.lexsort((-self.sizes, groups))
         tops = order[np.unique(groups[order], return_index=True)[1]]
         at_s = (self.stamps_ns[tops[np.argsort(-self.sizes[tops])]] - start_ns) / NS
         listed = ", ".join(f"{start:.1f}" for start in at_s[:5])
         more = f" and {len(at_s) - 5} more, smaller" if len(at_s) > 5 else ""
-        return f"{kind} jump by up to {scale * self.sizes.max():.1f} {unit} at {listed} s{more}"
+        return f"{self.kind} jump by up to {self.sizes.max():.1f} {self.unit} at {listed} s{more}"
 
 
-def find_jumps(fit: AuditFit, truth: GroundTruth) -> dict[str, Jumps]:
+def find_jumps(fit: AuditFit, truth: GroundTruth) -> list[Jumps]:
     """Steps of the capture's positions and orientations that audited states do not have."""
     capture = fit.start.capture
     shared = fit.solution.shared
@@ -237,12 +235,14 @@ def find_jumps(fit: AuditFit, truth: GroundTruth) -> dict[str, Jumps]:
     rows, at = _states(fit, truth, POSITION_CLOCK_AT)
     p_g_m = at.Ts_w_b[:, :3, 3] + at.Ts_w_b[:, :3, :3] @ T_b_m[:3, 3]
     apart = capture.p_w_m[rows] @ R_g_w.T - p_g_m
-    jumps = {"positions": _jumps(capture.stamps_ns[rows], apart, LEAST_M)}
+    at_ns, sizes = _jumps(capture.stamps_ns[rows], apart, LEAST_M)
+    jumps = [Jumps("positions", "cm", at_ns, 1e2 * sizes)]
     if capture.Rs_w_m is not None:
         rows, at = _states(fit, truth, ORIENTATION_CLOCK_AT)
         Rs_g_m = at.Ts_w_b[:, :3, :3] @ T_b_m[:3, :3]
         apart = so3_log_stack(R_g_w @ capture.Rs_w_m[rows] @ np.swapaxes(Rs_g_m, 1, 2))
-        jumps["orientations"] = _jumps(capture.stamps_ns[rows], apart, LEAST_RAD)
+        at_ns, sizes = _jumps(capture.stamps_ns[rows], apart, LEAST_RAD)
+        jumps.append(Jumps("orientations", "deg", at_ns, DEG * sizes))
     return jumps
 
 
@@ -256,8 +256,8 @@ def _states(fit: AuditFit, truth: GroundTruth, clock_at: int) -> tuple[Stamps, G
     return rows, truth_at(truth, stamps_ns[rows], MAX_GAP_S)
 
 
-def _jumps(stamps_ns: Stamps, apart: Array, least: float) -> Jumps:
-    """Steps of a difference over `SPAN_S` that are far larger than its others."""
+def _jumps(stamps_ns: Stamps, apart: Array, least: float) -> tuple[Stamps, Array]:
+    """Middles and sizes of a difference's steps over `SPAN_S` that are far larger than others."""
     period_ns = float(np.median(np.diff(stamps_ns))) if len(stamps_ns) > 1 else np.inf
     k = max(round(SPAN_S * NS / period_ns), 1)
     lengths_ns = stamps_ns[k:] - stamps_ns[:-k]
@@ -266,7 +266,7 @@ def _jumps(stamps_ns: Stamps, apart: Array, least: float) -> Jumps:
     # Of a vector with three normal components, the median length is 1.54 sigmas.
     typical = float(np.median(steps[near])) / 1.54 if near.any() else 0.0
     far = near & (steps > max(least, SIGMAS * typical))
-    return Jumps((stamps_ns[:-k] + lengths_ns // 2)[far], steps[far])
+    return (stamps_ns[:-k] + lengths_ns // 2)[far], steps[far]
 
 
 ANOTHER_CLOCK_S = 0.1
@@ -374,7 +374,7 @@ def misleading(findings: tuple[Finding, ...]) -> list[Finding]:
 
 
 def audit_findings(
-    fit: AuditFit, truth: GroundTruth, constants: dict[str, Constant], jumps: dict[str, Jumps]
+    fit: AuditFit, truth: GroundTruth, constants: dict[str, Constant], jumps: list[Jumps]
 ) -> tuple[Finding, ...]:
     """Sentences for everything that is neither chance nor too small to matter."""
     capture = fit.start.capture
@@ -390,7 +390,9 @@ def audit_findings(
         claims, _ = _on_imu_clock(capture.claims, fit)
         R_g_w = fit.solution.shared.R_w_g.T
         findings += velocity_finding(capture.name, claims, truth, R_g_w)
-    further = [*_faults_of_motion(fit), *_faults_of_rows(capture, jumps)]
+    further = [*_faults_of_motion(fit), *_faults_of_rows(capture)]
+    start_ns = int(capture.stamps_ns[0])
+    further += [("jumps", each.sentence(start_ns)) for each in jumps if len(each.sizes)]
     findings += [Finding("warn", capture.name, text, fault) for fault, text in further]
     if not findings:
         findings.append(Finding("ok", capture.name, "agrees with the IMU; nothing found"))
@@ -413,17 +415,13 @@ def _faults_of_motion(fit: AuditFit) -> Faults:
             f"up is {axis} in its world, needed +z (NED or another convention?); the audit levels "
             "it",
         )
-    scatter = {}
+    scatter = []
     if fit.position.std > MOST_SCATTER:
-        scatter["positions"] = f"{1e2 * fit.position.std:.0f} cm"
+        scatter.append(f"positions scatter by {1e2 * fit.position.std:.0f} cm")
     if fit.orientation is not None and DEG * fit.orientation.std > MOST_SCATTER_DEG:
-        scatter["orientations"] = f"{DEG * fit.orientation.std:.1f} deg"
-    for kind, size in scatter.items():
-        yield (
-            "noise",
-            f"{kind} scatter by {size} about what the IMU measures: they are not those of this "
-            "motion, or very noisy",
-        )
+        scatter.append(f"orientations scatter by {DEG * fit.orientation.std:.1f} deg")
+    meaning = "about what the IMU measures: they are not those of this motion, or very noisy"
+    yield from (("noise", f"{size} {meaning}") for size in scatter)
     tilt_deg = DEG * float(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[:2, :2])[-1]))
     if tilt_deg > UNOBSERVABLE_DEG:
         yield (
@@ -446,8 +444,8 @@ def _faults_of_motion(fit: AuditFit) -> Faults:
         )
 
 
-def _faults_of_rows(capture: Capture, jumps: dict[str, Jumps]) -> Faults:
-    """Rows that are lost, time without rows, and rows that contradict the IMU."""
+def _faults_of_rows(capture: Capture) -> Faults:
+    """Rows that are lost, and time without rows."""
     if len(capture.lost_ns):
         yield "lost rows", lost_rows_in_words(capture) + "; they are not used"
     steps_s = np.diff(capture.stamps_ns) / NS
@@ -461,7 +459,3 @@ def _faults_of_rows(capture: Capture, jumps: dict[str, Jumps]) -> Faults:
             f"{number}, the longest of {steps_s[longest]:.2f} s at {at_s:.1f} s; states are given "
             f"up to {REACH_S} s into a gap, carried by the IMU",
         )
-    for kind, found in jumps.items():
-        unit, scale = ("cm", 1e2) if kind == "positions" else ("deg", DEG)
-        if len(found.sizes):
-            yield "jumps", found.sentence(kind, unit, scale, int(capture.stamps_ns[0]))

@@ -10,7 +10,7 @@ one back by M_j = -M_j+1 A_j+1 B_j^-1 and added up, all states between cancel, a
 the error of integrating from the window's first state, with its bias, to the last.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +18,17 @@ from numpy.typing import NDArray
 
 from maci2.errors import MeasurementError
 from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY
-from maci2.estimator.residuals import WhitenedFactors, whitened_factors
-from maci2.estimator.solver import IMU, Covariance, Solution, covariance, normal_equations
+from maci2.estimator.residuals import WhitenedFactors
+from maci2.estimator.solver import Covariance, Solution, covariance
 from maci2.geometry.gaussian import square_root_information
 from maci2.result_output import Json
 from maci2.sensors.types import TruthCovariance
-from maci2.tools.imu_noise.estimate import NoiseProblem, fit_reference_noise
-from maci2.tools.imu_noise.likelihood import moved_by, other_kinds, predicted_by
+from maci2.tools.imu_noise.estimate import (
+    NoiseProblem,
+    all_factors,
+    fit_reference_noise,
+    white_residuals,
+)
 from maci2.types import NS, Array, Stamps
 
 
@@ -106,23 +110,16 @@ PARTS = {"rotation": ROTATION, "velocity": VELOCITY, "position": POSITION}
 
 
 @dataclass(frozen=True)
-class PartNees:
-    """Errors of one kind over one horizon."""
-
-    nees: float | None
-    """Mean per degree of freedom; None where the reference shows none of it."""
-
-    shown: float
-    """Share of the IMU's variance that shows against the reference."""
-
-
-@dataclass(frozen=True)
 class Consistency:
     """Errors of the IMU over windows of one length, one from every state."""
 
     windows: int
-    parts: dict[str, PartNees]
-    """Rotation, velocity, position."""
+    nees: dict[str, float | None]
+    """Mean NEES of rotation, velocity and position per degree of freedom; None where the reference
+    shows none of it."""
+
+    shown: dict[str, float]
+    """Share of the IMU's variance of each that shows against the reference."""
 
     correlation: Array
     """(lags,) autocorrelation of the whitened errors of rotation and velocity, from one window to
@@ -147,51 +144,36 @@ def consistency(solution: Solution, steps: int = 1) -> Consistency:
     a window then meet states of their own, not what the IMU alone carries to them.
     """
     posterior = covariance(solution)
-    kinds = [IMU, *other_kinds(solution.problem).values()]
-    rows = [whitened_factors(solution, posterior, kind) for kind in kinds]
+    rows = all_factors(solution, posterior)
     windows = compose_windows(solution, posterior, rows[0], steps)
     e = windows.errors(rows[0].r)
-    parts = {
-        name: _part(e[:, block], windows.cov_shown[:, block, block], windows.cov[:, block, block])
-        for name, block in PARTS.items()
-    }
+    nees, shown = dict[str, float | None](), dict[str, float]()
+    for name, block in PARTS.items():
+        cov_shown, cov = (each[:, block, block] for each in (windows.cov_shown, windows.cov))
+        nees[name] = _nees(e[:, block], cov_shown, cov)
+        shown[name] = float(np.einsum("kii->", cov_shown) / np.einsum("kii->", cov))
     white = square_root_information(windows.cov[::steps])
 
     def correlation(r: Array) -> Array:
-        return _correlation(np.einsum("kij,kj->ki", white, windows.errors(r)[::steps]))
+        """Mean over rotation and velocity, each component with its own variance."""
+        e = np.einsum("kij,kj->ki", white, windows.errors(r)[::steps])[:, :6]
+        scaled = (e - e.mean(axis=0)) / np.maximum(e.std(axis=0), 1e-300)
+        lags = range(1, min(LAGS, max(len(e) - 2, 0)) + 1)
+        return np.array([float(np.mean(scaled[lag:] * scaled[:-lag])) for lag in lags])
 
-    drawn = np.array([correlation(r) for r in _white_residuals(rows, solution)])
+    drawn = np.array([correlation(r) for r in white_residuals(rows, solution, DRAWS)])
     chance = float(np.sqrt((1.0 + 1.0 / DRAWS) * drawn.var(axis=0, ddof=1).mean()))
-    return Consistency(len(e), parts, correlation(rows[0].r), drawn.mean(axis=0), chance)
+    found = correlation(rows[0].r)
+    return Consistency(len(e), nees, shown, found, drawn.mean(axis=0), chance)
 
 
-def _white_residuals(rows: list[WhitenedFactors], solution: Solution) -> Iterator[Array]:
-    """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
-    rng, system = np.random.default_rng(0), normal_equations(solution)
-    for _ in range(DRAWS):
-        noise = [rng.standard_normal(one.r.shape) for one in rows]
-        moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
-        states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
-        yield noise[0] - predicted_by(rows[0], (states, shared))
-
-
-def _part(e: Array, cov_shown: Array, cov: Array) -> PartNees:
+def _nees(e: Array, cov_shown: Array, cov: Array) -> float | None:
     """Mean square over all directions of which enough shows, each in its standard deviations."""
     white = square_root_information(cov)
     share, directions = np.linalg.eigh(white @ cov_shown @ np.swapaxes(white, 1, 2))
     squares = np.einsum("kji,kjl,kl->ki", directions, white, e) ** 2
     scored = share > LEAST_SHOWN
-    nees = float(np.mean(squares[scored] / share[scored])) if scored.any() else None
-    trace = [np.trace(c, axis1=1, axis2=2).sum() for c in (cov_shown, cov)]
-    return PartNees(nees, float(trace[0] / trace[1]))
-
-
-def _correlation(r: Array) -> Array:
-    """Mean over rotation and velocity, each component with its own variance."""
-    r, n = r[:, :6], len(r)
-    scaled = (r - r.mean(axis=0)) / np.maximum(r.std(axis=0), 1e-300)
-    kept = min(LAGS, max(n - 2, 0))
-    return np.array([float(np.mean(scaled[lag:] * scaled[:-lag])) for lag in range(1, kept + 1)])
+    return float(np.mean(squares[scored] / share[scored])) if scored.any() else None
 
 
 HORIZONS_S = (0.25, 1.0)
@@ -240,9 +222,9 @@ def check_rows(checks: Sequence[NoiseCheck]) -> list[tuple[str, ...]]:
             check.recording,
             f"{check.horizon_s:g}",
             *(
-                "-" if part.nees is None else f"{part.nees:.2f}"
+                "-" if nees is None else f"{nees:.2f}"
                 for scores in (check.stated, check.measured)
-                for part in scores.parts.values()
+                for nees in scores.nees.values()
             ),
         )
         for check in checks
@@ -258,8 +240,8 @@ def check_record(checks: Sequence[NoiseCheck]) -> list[Json]:
             "windows": check.measured.windows,
             **{
                 name: {
-                    "nees": {part: score.nees for part, score in one.parts.items()},
-                    "shown": {part: score.shown for part, score in one.parts.items()},
+                    "nees": {**one.nees},
+                    "shown": {**one.shown},
                     "correlation": [round(float(c), 4) for c in one.correlation],
                     "expected_correlation": [round(float(c), 4) for c in one.expected],
                 }

@@ -1,17 +1,154 @@
-"""Noise of an IMU from recordings in motion: densities and random walks, with their sigmas."""
+"""Noise of an IMU from recordings in motion: densities and random walks, with their sigmas.
 
-from collections.abc import Callable, Sequence
+They maximize the likelihood with the states integrated out. The covariance of an IMU factor is a
+sum of parts, one for each noise level theta_i (a squared density). With y the measurements, C their
+covariance and Q = C^-1 - C^-1 J P J' C^-1 (P the posterior of all states), the slope of the
+logarithm of the likelihood is
+
+    1/2 (y' Q V_i Q y - trace(Q V_i))                           V_i = dC / dtheta_i
+
+and its average information 1/2 y' Q V_i Q V_j Q y, which needs one more solution of the chain's
+normal equations for each noise level and no finite differences (restricted maximum likelihood).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from maci2.estimator.problem import Loss, Problem, Shared, States
-from maci2.estimator.solver import Solution, SolverOptions, solve
+from maci2.estimator.measurements import integrate_spans, walking_covariance
+from maci2.estimator.normal_equations import System, back_substitute, factorize
+from maci2.estimator.problem import STATE, Loss, Problem, Shared, States
+from maci2.estimator.residuals import WhitenedFactors, whitened_factors
+from maci2.estimator.solver import (
+    CAMERA,
+    IMU,
+    ORIENTATIONS,
+    POSITIONS,
+    Covariance,
+    Solution,
+    SolverOptions,
+    covariance,
+    normal_equations,
+    solve,
+)
 from maci2.geometry.gaussian import chi2_significance, nees
 from maci2.sensors import ImuNoise
-from maci2.tools.imu_noise.likelihood import IMU_LEVELS, WHITE, Slope, likelihood_slope, other_kinds
 from maci2.types import Array
+
+WHITE, WALKS = 6, 2
+IMU_LEVELS = WHITE + WALKS
+"""White noise of each axis (gyroscope, accelerometer), then the two random walks."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Slope of one recording's likelihood by the logarithms of its noise levels: those of the IMU,
+    then one factor for each kind of other measurement."""
+
+    score: Array
+    """(p,) slope of the log-likelihood."""
+
+    information: Array
+    """(p, p) average information by logarithms, which bend too: a level on its way to zero slows
+    down. Never singular in what is not the IMU."""
+
+
+KINDS = {"camera": CAMERA, "positions": POSITIONS, "orientations": ORIENTATIONS}
+"""Measurements besides the IMU's that a problem may have."""
+
+
+def other_kinds(problem: Problem) -> dict[str, int]:
+    """Kinds of measurement besides the IMU, by the names of their fields."""
+    return {name: kind for name, kind in KINDS.items() if getattr(problem, name)}
+
+
+def all_factors(solution: Solution, posterior: Covariance) -> list[WhitenedFactors]:
+    """Whitened factors of every kind of measurement, the IMU's first."""
+    kinds = IMU, *other_kinds(solution.problem).values()
+    return [whitened_factors(solution, posterior, kind) for kind in kinds]
+
+
+def likelihood_slope(solution: Solution, levels: Array) -> Slope:
+    """Slope and information at the optimum of the states; `levels` (8,) are squared densities and
+    walks of the IMU."""
+    imu, *others = all_factors(solution, covariance(solution))
+    W = solution.measurements.white
+    parts = [
+        level * W @ V @ np.swapaxes(W, 1, 2)
+        for level, V in zip(levels, _covariance_parts(solution), strict=True)
+    ]
+    factors = [(imu, part) for part in parts]
+    for other in others:
+        factors.append((other, np.broadcast_to(np.eye(other.r.shape[1]), other.projected.shape)))
+    system = normal_equations(solution)
+    q = [np.einsum("kij,kj->ki", part, rows.r) for rows, part in factors]
+    score, information = np.empty(len(factors)), np.empty((len(factors), len(factors)))
+    for j, (rows_j, part) in enumerate(factors):
+        left_over = np.eye(rows_j.r.shape[1]) - rows_j.projected
+        expected = float(np.einsum("kij,kji->", part, left_over))
+        score[j] = 0.5 * (float(np.vdot(rows_j.r, q[j])) - expected)
+        left = moved_by(rows_j, q[j], system)
+        for i, (rows_i, _) in enumerate(factors):
+            # q of another kind of measurement is zero in these rows.
+            same = q[j] if rows_i is rows_j else 0.0
+            information[i, j] = 0.5 * float(np.sum(q[i] * (same - predicted_by(rows_i, left))))
+    information = 0.5 * (information + information.T) + np.diag(np.maximum(-score, 0.0))
+    index = range(IMU_LEVELS, len(score))
+    information[index, index] += 1e-6
+    return Slope(score, information)
+
+
+def _covariance_parts(solution: Solution) -> list[Array]:
+    """(m, 15, 15) covariance of the IMU factors for a unit of each squared density or walk."""
+    problem, spans = solution.problem, solution.measurements.spans
+    imu, stamps_ns = problem.imu, problem.stamps_ns
+    rate_hz = 1e9 / float(np.median(np.diff(imu.stamps_ns)))
+    parts = []
+    for axis in range(WHITE):
+        unit = np.zeros((len(imu.stamps_ns), WHITE))
+        unit[:, axis] = rate_hz
+        alone = replace(imu, var_gyro=unit[:, :3], var_acc=unit[:, 3:], cov_0=np.zeros((9, 9)))
+        cov = np.zeros((len(spans.dt), STATE, STATE))
+        cov[:, :9, :9] = integrate_spans(alone, stamps_ns[:-1], stamps_ns[1:], spans.bias).cov
+        parts.append(cov)
+    none = spans._replace(cov=np.zeros_like(spans.cov))
+    return [*parts, walking_covariance(none, 1.0, 0.0), walking_covariance(none, 0.0, 1.0)]
+
+
+def moved_by(rows: WhitenedFactors, q: Array, system: System) -> tuple[Array, Array]:
+    """Change of the estimate if the whitened measurements were q."""
+    n, b = len(system.rows), len(system.border)
+    pulled = np.einsum("kij,ki->kj", rows.G, q)
+    rhs = np.zeros((n + 1, STATE))
+    np.add.at(rhs, rows.index, pulled[:, :STATE])
+    np.add.at(rhs, rows.index + 1, pulled[:, STATE : 2 * STATE])
+    work = System(system.rows.copy(), system.border.copy(), system.band)
+    work.rows[:, :, (1 + system.band) * STATE] = rhs[:n]
+    work.border[:, b] = pulled[:, 2 * STATE :].sum(axis=0)
+    factorize(work, 0.0, work)
+    states, shared = back_substitute(work)
+    return states, shared
+
+
+def white_residuals(rows: list[WhitenedFactors], solution: Solution, draws: int) -> Iterator[Array]:
+    """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
+    rng, system = np.random.default_rng(0), normal_equations(solution)
+    for _ in range(draws):
+        noise = [rng.standard_normal(one.r.shape) for one in rows]
+        moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
+        states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
+        yield noise[0] - predicted_by(rows[0], (states, shared))
+
+
+def predicted_by(rows: WhitenedFactors, moved: tuple[Array, Array]) -> Array:
+    """(m, d) whitened measurements that moved states predict."""
+    states, shared = moved
+    after = np.vstack([states, np.zeros((1, STATE))])[rows.index + 1]
+    unknowns = np.hstack([states[rows.index], after, np.tile(shared, (len(rows.index), 1))])
+    return np.asarray(np.einsum("kij,kj->ki", rows.G, unknowns))
+
 
 LARGEST_KNOWN = float(np.log(2.0))
 """A density known to less than a factor of two (1 sigma) was not seen."""
@@ -166,7 +303,7 @@ def fit_reference_noise(recording: NoiseProblem, noise: Array) -> Solution:
     logs, chain = 2.0 * np.log(noise), _without_losses(recording)
     for _ in range(MOST_STEPS):
         before, slope = _solved(chain, logs)
-        step = np.asarray(np.linalg.solve(_others(_bent(slope)), slope.score[8:]))
+        step = np.asarray(np.linalg.solve(slope.information[8:, 8:], slope.score[8:]))
         chain = _rescaled(before, step)
         if _moved(before, chain) < SETTLED:
             break
@@ -193,8 +330,9 @@ def _without_losses(recording: NoiseProblem) -> NoiseProblem:
     return replace(recording, problem=problem, log_factors=np.zeros(len(other_kinds(problem))))
 
 
-def _with_levels(problem: Problem, logs: Array) -> Problem:
-    imu, variances = problem.imu, np.exp(logs)
+def _solve(chain: NoiseProblem, logs: Array) -> Solution:
+    """The states with squared densities and walks of the IMU given by their logarithms (8,)."""
+    imu, variances = chain.problem.imu, np.exp(logs)
     rate_hz = 1e9 / float(np.median(np.diff(imu.stamps_ns)))
     shape = imu.gyro.shape
     noisy = replace(
@@ -203,13 +341,10 @@ def _with_levels(problem: Problem, logs: Array) -> Problem:
         var_acc=np.broadcast_to(variances[3:6] * rate_hz, shape).copy(),
         cov_0=np.zeros((9, 9)),
     )
-    walk_gyro, walk_acc = np.sqrt(variances[6:])
-    return replace(problem, imu=noisy, walk_gyro=float(walk_gyro), walk_acc=float(walk_acc))
-
-
-def _solve(chain: NoiseProblem, logs: Array) -> Solution:
+    walk_gyro, walk_acc = (float(walk) for walk in np.sqrt(variances[6:]))
+    problem = replace(chain.problem, imu=noisy, walk_gyro=walk_gyro, walk_acc=walk_acc)
     options = SolverOptions(max_iterations=20, max_rounds=2)
-    return solve(_with_levels(chain.problem, logs), chain.states, chain.shared, options)
+    return solve(problem, chain.states, chain.shared, options)
 
 
 def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array], Array]:
@@ -219,34 +354,23 @@ def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array]
     """
     prior = np.eye(IMU_LEVELS) / STD_LOG_STATED**2
     information, score = prior.copy(), -prior @ from_stated
-    eliminated = []
     for slope in slopes:
-        bent = _bent(slope)
-        A, B, C = bent[:8, :8], bent[:8, 8:], _others(bent)
+        A, B, C = slope.information[:8, :8], slope.information[:8, 8:], slope.information[8:, 8:]
         solved = np.linalg.solve(C, np.column_stack([B.T, slope.score[8:]]))
         information += A - B @ solved[:, :8]
         score += slope.score[:8] - B @ solved[:, 8]
-        eliminated.append((B, C))
     # Average information may be indefinite by chance far from the optimum: at least the prior.
     values, vectors = np.linalg.eigh(0.5 * (information + information.T))
     positive = (vectors * np.maximum(values, STD_LOG_STATED**-2.0)) @ vectors.T
     cov: Array = np.linalg.inv(positive)
     step: Array = np.clip(cov @ score, -LONGEST_STEP, LONGEST_STEP)
     others = [
-        np.asarray(np.linalg.solve(C, slope.score[8:] - B.T @ step))
-        for slope, (B, C) in zip(slopes, eliminated, strict=True)
+        np.asarray(
+            np.linalg.solve(s.information[8:, 8:], s.score[8:] - s.information[8:, :8] @ step)
+        )
+        for s in slopes
     ]
     return step, others, cov
-
-
-def _others(information: Array) -> Array:
-    """Part of an information that belongs to what is not the IMU; never singular."""
-    return information[8:, 8:] + 1e-6 * np.eye(len(information) - 8)
-
-
-def _bent(slope: Slope) -> Array:
-    """Information by logarithms, which bend too: a level on its way to zero slows down."""
-    return np.asarray(slope.information + np.diag(np.maximum(-slope.score, 0.0)))
 
 
 def _rescaled(chain: NoiseProblem, steps: Array) -> NoiseProblem:

@@ -21,15 +21,7 @@ import numpy as np
 from scipy import stats
 
 from maci2.errors import require_in_range
-from maci2.estimator.problem import (
-    LOG_SCALE_AT,
-    POSITION,
-    ROTATION,
-    SCALE,
-    STATE,
-    Shared,
-    States,
-)
+from maci2.estimator.problem import LOG_SCALE_AT, POSITION, ROTATION, SCALE, STATE, Shared, States
 from maci2.estimator.smoother import propagate
 from maci2.estimator.solver import covariance
 from maci2.field_docs import document_fields
@@ -62,6 +54,32 @@ CLEARLY_ORDINARY = 4.0
 """Ratio of a statistic to recent ones below which no fault is tested."""
 
 LARGEST_SIGMAS = 30.0
+
+
+@dataclass(frozen=True)
+class RestartState:
+    """State to restart from: that before the fault, propagated by the IMU alone."""
+
+    stamp_ns: int
+    """Timestamp on the IMU's clock [ns]."""
+
+    T_w_b: Mat4
+    """Pose of the IMU in a world whose z axis points up."""
+
+    v_w: Vec3
+    """(3,) velocity of the IMU in that world [m/s]."""
+
+    gravity_b: Vec3
+    """Gravity in the body [m/s^2]."""
+
+    gyro_bias: Vec3
+    """(3,) gyroscope bias that remains in the samples after the IMU model [rad/s]."""
+
+    acc_bias: Vec3
+    """(3,) accelerometer bias that remains in the samples after the IMU model [m/s^2]."""
+
+    cov: Array
+    """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
 
 
 class ComparedKeyframe(NamedTuple):
@@ -175,6 +193,13 @@ class Comparison:
         """(6 n,) residuals of all keyframes."""
         return self.stacked("residual")
 
+    def restart(self) -> RestartState:
+        """The anchor's state at the last keyframe."""
+        T_w_b, v_w, bias_gyro, bias_acc = (part[0] for part in self.now)
+        gravity_b = T_w_b[:3, :3].T @ self.shared.gravity_w
+        states = T_w_b, v_w, gravity_b, bias_gyro, bias_acc
+        return RestartState(self.last_ns, *states, self.cov_now)
+
     def covariance(self) -> Array:
         """(6 n, 6 n) joint covariance of all residuals."""
         by_state, by_scale = self.stacked("by_state"), self.stacked("by_scale")
@@ -267,32 +292,6 @@ class WatchdogConfig:
 
 
 @dataclass(frozen=True)
-class RestartState:
-    """State to restart from: that before the fault, propagated by the IMU alone."""
-
-    stamp_ns: int
-    """Timestamp on the IMU's clock [ns]."""
-
-    T_w_b: Mat4
-    """Pose of the IMU in a world whose z axis points up."""
-
-    v_w: Vec3
-    """(3,) velocity of the IMU in that world [m/s]."""
-
-    gravity_b: Vec3
-    """Gravity in the body [m/s^2]."""
-
-    gyro_bias: Vec3
-    """(3,) gyroscope bias that remains in the samples after the IMU model [rad/s]."""
-
-    acc_bias: Vec3
-    """(3,) accelerometer bias that remains in the samples after the IMU model [m/s^2]."""
-
-    cov: Array
-    """(15, 15), order [phi (right), v, p, gyro bias, acc bias]."""
-
-
-@dataclass(frozen=True)
 class Alarm:
     """A fault of the odometry."""
 
@@ -328,12 +327,10 @@ class Watchdog:
     ) -> None:
         self.config = config or WatchdogConfig()
         self._T_b_o, self._walks, self._smoother = T_b_o, walks, smoother
-        self._tracker = Tracker(T_b_o, walks, smoother)
-        self._windows: deque[Comparison] = deque(maxlen=self.config.keyframes)
         self._recent = defaultdict[tuple[Fault, int], deque[float]](
             lambda: deque(maxlen=REMEMBERED)
         )
-        self._waiting: deque[tuple[int, int, FaultTest]] = deque()
+        self.reset()
 
     @property
     def is_watching(self) -> bool:
@@ -369,8 +366,8 @@ class Watchdog:
     def reset(self) -> None:
         """Forget the state; `start` begins again. Recent statistics of the odometry are kept."""
         self._tracker = Tracker(self._T_b_o, self._walks, self._smoother)
-        self._windows.clear()
-        self._waiting.clear()
+        self._windows: deque[Comparison] = deque(maxlen=self.config.keyframes)
+        self._waiting: deque[tuple[int, int, FaultTest]] = deque()
 
     @property
     def needed_from_ns(self) -> int:
@@ -401,8 +398,8 @@ class Watchdog:
         if found:
             # A stall explains everything without a size to fit: it outranks all other faults.
             sigmas, window, test = max(found, key=lambda one: (one[2].fault == "stall", one[0]))
-            restart = restart_state(window)
-            return Alarm(test.fault, window.stamp_ns, stamp_ns, sigmas, test.size, restart)
+            onset_ns, restart = window.stamp_ns, window.restart()
+            return Alarm(test.fault, onset_ns, stamp_ns, sigmas, test.size, restart)
         # Statistics from before the windows under test are usual ones now.
         oldest_ns = self._windows[0].stamp_ns if self._windows else stamp_ns
         while self._waiting and self._waiting[0][0] <= oldest_ns:
@@ -410,20 +407,6 @@ class Watchdog:
             if test.fault != "stall":
                 self._recent[test.fault, length].append(test.ratio)
         return None
-
-
-def restart_state(window: Comparison) -> RestartState:
-    """The anchor's state at the last keyframe of a comparison."""
-    state = window.now
-    return RestartState(
-        window.last_ns,
-        state.Ts_w_b[0],
-        state.v_w[0],
-        state.Ts_w_b[0, :3, :3].T @ window.shared.gravity_w,
-        state.bias_gyro[0],
-        state.bias_acc[0],
-        window.cov_now,
-    )
 
 
 document_fields(__name__)

@@ -1,21 +1,165 @@
-"""Axes of gyroscope and accelerometer, checked against ground truth or against each other.
+"""Checks of the IMU's readings: implausible values, noise, biases, axes.
 
-Gravity is constant in the world, so forces rotated back with the gyroscope must agree from one
-interval to the next.
+Axes of gyroscope and accelerometer are checked against ground truth or against each other: gravity
+is constant in the world, so forces rotated back with the gyroscope must agree from one interval to
+the next.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from maci2.calibration_prior import CALIBRATED
 from maci2.findings import Finding
 from maci2.geometry.se3 import skew_stack, so3_exp_stack
+from maci2.imu.measurements import changed
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, RateMatch, columns, misfit
-from maci2.sensors import GroundTruth, ImuSamples, with_velocity
-from maci2.sensors.validation import IN_DEGREES
+from maci2.imu.values import MIN_STUCK_S, runs_of_equal, saturation, stuck_axis
+from maci2.sensors import GroundTruth, ImuNoise, ImuSamples, with_velocity
+from maci2.sensors.validation import DISAGREE, GRAVITY_TOLERANCE, IN_DEGREES, Fault, imu_faults
 from maci2.tools.diagnostics import checks
 from maci2.types import GRAVITY_NORM, NS, Array
+
+NOISE_RATIO = (0.1, 10.0)
+"""Accepted ratio of the noise of the quietest second to the data sheet's. The vibration of a flying
+multicopter gives up to 6, data sheets with a margin 0.3; wrong units give 14 (a density taken as
+standard deviation at 200 Hz), 57 (degrees) and more."""
+
+SENSORS = (("gyroscope", "gyro", "rad/s", 0.2), ("accelerometer", "acc", "m/s^2", 0.5))
+"""Name, field of the samples, unit, and largest plausible bias: for a gyroscope beyond that of
+common MEMS sensors, for an accelerometer five sigmas of the estimator's prior."""
+
+FALSE_ALARM = 1e-4
+"""Probability that an axis is called clipped although it never reached the end of its range."""
+
+
+def imu_value_findings(samples: ImuSamples, noise: ImuNoise | None) -> list[Finding]:
+    """Findings, causes first; consistency of the axes is checked elsewhere.
+
+    `noise` is that of the calibration, None where it states none.
+    """
+    faults = [found for found in imu_faults(samples) if found.name != "gaps"]
+    serious = any(found.serious for found in faults)
+    if serious and _is_swapped(samples):
+        rate, force = _typical_length(samples.gyro), _typical_length(samples.acc)
+        return [checks.SWAPPED_COLUMNS.finding("imu", rate=rate, force=force)]
+    findings = [_from_plausibility(f) for f in faults if not _is_disagreement(f, samples)]
+    findings += list(_clipped(samples)) or list(_stuck(samples))
+    findings += _repeated(samples)
+    if not serious and noise is not None:
+        findings += _noise(samples, noise)
+    return findings
+
+
+def _is_disagreement(found: Fault, samples: ImuSamples) -> bool:
+    """Forces have the norm of gravity but disagree when rotated back: wrong rates."""
+    wrong_rates = found.serious and found.name != IN_DEGREES and _feels_gravity(samples)
+    return found.name == DISAGREE or wrong_rates
+
+
+def _from_plausibility(found: Fault) -> Finding:
+    serious = found.serious or found.name.endswith("stuck")
+    text = f"{found.name}: {found.text}"
+    remedy = "Multiply the gyroscope columns by pi/180." if found.name == IN_DEGREES else ""
+    return Finding("error" if serious else "warn", "imu", text, found.name, remedy=remedy)
+
+
+def _is_swapped(samples: ImuSamples) -> bool:
+    """Readings are plausible only with gyroscope and accelerometer exchanged."""
+    exchanged = replace(samples, gyro=samples.acc, acc=samples.gyro)
+    return not _feels_gravity(samples) and not any(f.serious for f in imu_faults(exchanged))
+
+
+def _feels_gravity(samples: ImuSamples) -> bool:
+    return abs(_typical_length(samples.acc) - GRAVITY_NORM) < GRAVITY_TOLERANCE
+
+
+def _typical_length(values: Array) -> float:
+    return float(np.median(np.linalg.norm(values, axis=1)))
+
+
+def _stuck(samples: ImuSamples) -> Iterator[Finding]:
+    """Findings about an axis that is stuck for a while."""
+    for sensor, field, unit, _ in SENSORS:
+        values: Array = getattr(samples, field)
+        stuck = stuck_axis(values, samples.rate_hz)
+        if stuck is not None and stuck.length < len(samples):
+            measured = {
+                "axis": "xyz"[stuck.axis],
+                "value": values[stuck.start, stuck.axis],
+                "length_s": stuck.length / samples.rate_hz,
+                "stamp_ns": samples.stamps_ns[stuck.start],
+                "others": stuck.others,
+            }
+            yield checks.STUCK.finding("imu", sensor=sensor, unit=unit, **measured)
+
+
+def _repeated(samples: ImuSamples) -> Iterator[Finding]:
+    """Finding about samples that repeat the one before."""
+    is_new = np.asarray(changed(np.hstack([samples.gyro, samples.acc])).any(axis=1))
+    share_pct = 100.0 * float(np.mean(~is_new))
+    if share_pct >= checks.REPEATED_SAMPLES.limit:
+        longest, rate_hz = runs_of_equal(is_new)[1].max(), samples.rate_hz
+        measured = {"longest": longest - 1, "rate_hz": rate_hz * (1.0 - share_pct / 100.0)}
+        serious = bool(longest > MIN_STUCK_S * rate_hz)
+        yield checks.REPEATED_SAMPLES.finding("imu", serious, share_pct=share_pct, **measured)
+
+
+def _clipped(samples: ImuSamples) -> Iterator[Finding]:
+    for sensor, field, unit, _ in SENSORS:
+        for axis, values in zip("xyz", getattr(samples, field).T, strict=True):
+            met = saturation(values, FALSE_ALARM)
+            # One long run is a stuck axis; a clipped one comes back to its limit.
+            if met is None or (met.samples == met.longest > MIN_STUCK_S * samples.rate_hz):
+                continue
+            share_pct = 100.0 * met.samples / len(values)
+            serious = share_pct > checks.CLIPPED.limit
+            measured = {"sensor": sensor, "axis": axis, "unit": unit, "share_pct": share_pct}
+            yield checks.CLIPPED.finding("imu", serious, **measured, **met._asdict())
+
+
+def _noise(samples: ImuSamples, stated: ImuNoise) -> list[Finding]:
+    """Findings about noise, and about biases if the device stood still."""
+    findings, at_rest, (low, high) = [], True, NOISE_RATIO
+    for sensor, field, unit, _ in SENSORS:
+        noise, spread, _ = _quietest(getattr(samples, field), samples.rate_hz)
+        # Rest: in one second nothing changes but noise, three times its size allowed.
+        at_rest = at_rest and spread < 3.0 * noise
+        density, sheet = noise / np.sqrt(samples.rate_hz), getattr(stated, f"density_{field}")
+        if not low < density / sheet < high:
+            measured = {"density": density, "ratio": density / sheet, "stated": sheet}
+            named = {"sensor": sensor, "unit": unit, "low": low, "high": high}
+            findings.append(checks.NOISE_DENSITY.finding("imu", **named, **measured))
+    if not findings and at_rest:
+        bias_gyro = _quietest(samples.gyro, samples.rate_hz)[2]
+        findings += bias_findings(bias_gyro, np.zeros(3), "at rest")
+    return findings
+
+
+def _quietest(values: Array, rate_hz: float) -> tuple[float, float, Array]:
+    """Noise of a sample in the second whose noisiest axis has the least, from second differences,
+    which remove motion; spread of the readings in the quietest second, and their mean."""
+    length = min(max(round(rate_hz), 8), len(values))
+    count = len(values) // length
+    seconds = values[: count * length].reshape(count, length, 3)
+    # White noise of variance s^2 has second differences of variance 6 s^2.
+    noise = np.sqrt(np.mean(np.diff(seconds, 2, axis=1) ** 2, axis=1) / 6.0).max(axis=1)
+    spread = seconds.std(axis=1).max(axis=1)
+    at = int(np.argmin(spread))
+    return float(noise.min()), float(spread[at]), seconds[at].mean(axis=0)
+
+
+def bias_findings(bias_gyro: Array, bias_acc: Array, where: str) -> list[Finding]:
+    """Findings about implausibly large biases."""
+    findings = []
+    for (sensor, _, unit, largest), bias in zip(SENSORS, (bias_gyro, bias_acc), strict=True):
+        axis = int(np.argmax(np.abs(bias)))
+        if abs(bias[axis]) > largest:
+            measured = {"axis": "xyz"[axis], "bias": bias[axis], "largest": largest, "where": where}
+            findings.append(checks.LARGE_BIAS.finding("imu", sensor=sensor, unit=unit, **measured))
+    return findings
+
 
 BETTER = 0.5
 """Other axes are accepted if they leave at most this fraction of the misfit."""
@@ -223,8 +367,8 @@ def compare_with_gravity(imu: ImuSamples) -> GravityAxes | None:
     A multicopter's force stays on one axis however it rotates, so this proves little there: only
     large contradictions are looked into.
     """
-    halves = _Halves.of(imu)
-    if halves is None:
+    halves = _Halves(imu)
+    if not len(halves.gyro):
         return None
     [as_is] = halves.misfits(np.eye(3)[None])
     if as_is <= MAX_MISFIT:
@@ -242,10 +386,11 @@ def compare_with_gravity(imu: ImuSamples) -> GravityAxes | None:
 
 
 def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
-    """Findings from gyroscope and accelerometer alone."""
+    """Findings from gyroscope and accelerometer alone: other axes or another unit, else a
+    contradiction that these do not explain."""
     found = compare_with_gravity(imu)
     if found is None or not found.disagree:
-        return []
+        return [_from_plausibility(f) for f in imu_faults(imu) if _is_disagreement(f, imu)]
     forces = (
         f"mean forces that differ by {found.misfit:.2f} m/s^2 when rotated back with the gyroscope"
         f", {found.best_misfit:.2f} "
@@ -261,34 +406,23 @@ def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
     return [checks.AXES_AGAINST_GRAVITY.finding("imu", **texts)]
 
 
-@dataclass(frozen=True)
 class _Halves:
-    """Windows of mean readings at a lower rate."""
+    """Windows of mean readings (windows, steps, 3) at a lower rate; none where all are too short
+    or too sparse."""
 
-    gyro: Array
-    """(windows, steps, 3)"""
-
-    acc: Array
-    dt: float
-
-    @classmethod
-    def of(cls, imu: ImuSamples) -> "_Halves | None":
+    def __init__(self, imu: ImuSamples) -> None:
         every = max(round(imu.rate_hz / RATE_HZ), 1)
         count = len(imu) // every
         steps = round(WINDOW_S * imu.rate_hz / every)
-        if count < steps or steps < 4:
-            return None
         gyro, acc = (
             v[: count * every].reshape(count, every, 3).mean(axis=1) for v in (imu.gyro, imu.acc)
         )
         starts = np.arange(0, count - steps + 1, max(steps // 2, 1))
         lengths_ns = imu.stamps_ns[(starts + steps) * every - 1] - imu.stamps_ns[starts * every]
-        starts = starts[lengths_ns < 1.1 * WINDOW_S * NS]
-        if len(starts) == 0:
-            return None
+        starts = starts[(lengths_ns < 1.1 * WINDOW_S * NS) & (steps >= 4)]
         starts = starts[np.linspace(0, len(starts) - 1, min(len(starts), MAX_WINDOWS)).astype(int)]
         rows = starts[:, None] + np.arange(steps)
-        return cls(gyro[rows], acc[rows], every / imu.rate_hz)
+        self.gyro, self.acc, self.dt = gyro[rows], acc[rows], every / imu.rate_hz
 
     def misfits(self, Ms: Array) -> list[float]:
         """Difference of both halves after fitting a bias, median [m/s^2], for rates M gyro."""
@@ -312,10 +446,7 @@ class _Halves:
         flat = rates.reshape(-1, steps, 3)
         acc = np.tile(self.acc, (shape[0], 1, 1))
         R = np.broadcast_to(np.eye(3), (len(flat), 3, 3))
-        apart, (turn_D_bias, apart_D_bias) = (
-            np.zeros((len(flat), 3)),
-            np.zeros((2, len(flat), 3, 3)),
-        )
+        apart, (turn_D_bias, apart_D_bias) = np.zeros((len(flat), 3)), np.zeros((2, *R.shape))
         for step in range(steps):
             sign = (2.0 if 2 * step >= steps else -2.0) / steps
             force = np.einsum("nij,nj->ni", R, acc[:, step])
