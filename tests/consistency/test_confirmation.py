@@ -10,8 +10,8 @@ from maci2.calibration import calibrate
 from maci2.consistency import Evidence, InitLimits, free_constants, initialize
 from maci2.estimator import SolverConfig
 from maci2.estimator.camera_imu import camera_motions, scaled, shifted
-from maci2.estimator.first_camera import first_camera_guess
 from maci2.estimator.initialize import CLOCK_STD_S, window_problem
+from maci2.estimator.results import first_camera_guess
 from maci2.estimator.solver import solve
 from maci2.geometry import se3_exp
 

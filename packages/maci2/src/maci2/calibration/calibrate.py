@@ -24,9 +24,9 @@ from maci2.estimator.calibrate import (
     solve_from_nothing,
     with_frame,
 )
-from maci2.estimator.config import DEFAULT_CONFIG
-from maci2.estimator.first_camera import state_and_posterior
 from maci2.estimator.outliers import with_choice
+from maci2.estimator.problem import DEFAULT_CONFIG
+from maci2.estimator.results import state_and_posterior
 from maci2.imu import ImuMeasurements
 from maci2.validation import require_type
 from maci2.vision import RelativePoses

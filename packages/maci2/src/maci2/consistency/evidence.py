@@ -42,9 +42,9 @@ from maci2.consistency.translation import (
     translation_sums,
 )
 from maci2.errors import DatasetError
-from maci2.estimator.config import SolverConfig
 from maci2.estimator.factors import Spans
 from maci2.estimator.initialize import CLOCK_STD_S, solve_with_free_constants
+from maci2.estimator.problem import SolverConfig
 from maci2.estimator.results import Posterior, SolveReport, VIState
 from maci2.geometry.se3 import se3
 from maci2.geometry.so3 import so3_exp, so3_log

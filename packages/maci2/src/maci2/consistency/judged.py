@@ -10,8 +10,8 @@ from maci2.consistency.evidence import (
 from maci2.consistency.tests import dead_channels, sample_rate
 from maci2.consistency.verdict import InitLimits, judge_initialization
 from maci2.errors import MeasurementError
-from maci2.estimator.config import DEFAULT_CONFIG, SolverConfig
 from maci2.estimator.initialize import SolvedWindow, solve_window
+from maci2.estimator.problem import DEFAULT_CONFIG, SolverConfig
 from maci2.estimator.results import InitResult
 from maci2.imu import ImuMeasurements
 from maci2.types import Array

@@ -21,8 +21,6 @@ from maci2.estimator.camera_imu import (
     solve_motion,
     with_loss,
 )
-from maci2.estimator.config import SolverConfig
-from maci2.estimator.first_camera import first_camera_guess
 from maci2.estimator.initialize import lever_arm, start_values
 from maci2.estimator.outliers import MotionChoice, choose_motions
 from maci2.estimator.problem import (
@@ -30,7 +28,7 @@ from maci2.estimator.problem import (
     BIAS_GYRO,
     CAMERA,
     CAMERA_CLOCK,
-    LOG_SCALE_AT,
+    GRAVITY_NORM,
     SCALE,
     SHARED,
     STATE,
@@ -39,10 +37,11 @@ from maci2.estimator.problem import (
     Loss,
     Problem,
     Shared,
+    SolverConfig,
     States,
     shared_parameters,
 )
-from maci2.estimator.results import CalibrationStage, Posterior
+from maci2.estimator.results import CalibrationStage, Posterior, first_camera_guess
 from maci2.estimator.rotation_alignment import (
     RotationAlignment,
     align_rotations,
@@ -190,7 +189,10 @@ def calibration_problem(
         # A twist from far away is no lever arm: count from the rotation at hand.
         T_b_c = se3(np.ascontiguousarray(shared.T_b_c[:3, :3]), T_b_c[:3, 3])
     mean = shared_parameters(
-        shared.R_w_g, T_b_c, gravity_norm=float(shared.scalars[0]), camera_clock_s=-offset_s
+        shared.R_w_g,
+        T_b_c,
+        gravity_norm=float(shared.scalars[GRAVITY_NORM]),
+        camera_clock_s=-offset_s,
     )
     biases = States(states.Ts_w_b[:1], states.v_w[:1], prior.mean_gyro[None], prior.mean_acc[None])
     return Problem(
@@ -226,7 +228,7 @@ def measured_scale(vision: "RelativePoses", solved: Solved) -> tuple[float, floa
     cov = calibration_covariance(again) if again.converged else None
     if cov is None:
         return None
-    scale = float(np.exp(again.shared.scalars[LOG_SCALE_AT]))
+    scale = float(np.exp(again.shared.scalars[SCALE]))
     return scale, scale * float(np.sqrt(cov.shared[SCALE, SCALE]))
 
 

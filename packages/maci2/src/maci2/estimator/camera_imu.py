@@ -18,17 +18,15 @@ import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
 from maci2.errors import MeasurementError
-from maci2.estimator.config import SolverConfig
 from maci2.estimator.measurements import Measurements
 from maci2.estimator.problem import (
     CAMERA_CLOCK,
-    CAMERA_CLOCK_AT,
-    LOG_SCALE_AT,
     SCALE,
     CameraMotions,
     Loss,
     Problem,
     Shared,
+    SolverConfig,
     States,
 )
 from maci2.estimator.results import SolveReport
@@ -93,7 +91,7 @@ class Solved(NamedTuple):
     @property
     def stamps_ns(self) -> Stamps:
         """(n,) keyframes on the IMU's clock."""
-        rest_s = float(self.solution.shared.scalars[CAMERA_CLOCK_AT])
+        rest_s = float(self.solution.shared.scalars[CAMERA_CLOCK])
         stamps_ns = self.solution.problem.stamps_ns
         return stamps_ns if rest_s == 0.0 else stamps_ns + round(rest_s * NS)
 
@@ -101,8 +99,8 @@ class Solved(NamedTuple):
         """Outcome of the optimization, with scale and time offset where they were free."""
         solution, free = self.solution, self.solution.problem.free
         scalars = solution.shared.scalars
-        scale = float(np.exp(scalars[LOG_SCALE_AT]))
-        offset_s = self.offset_s + float(scalars[CAMERA_CLOCK_AT])
+        scale = float(np.exp(scalars[SCALE]))
+        offset_s = self.offset_s + float(scalars[CAMERA_CLOCK])
         std_scale = std_offset_s = float("nan")
         if covariance is not None and (free.scale or free.camera_clock):
             cov = covariance.of(slice(SCALE, CAMERA_CLOCK + 1))
@@ -141,7 +139,7 @@ def solve_motion(
         solution = solve(problem, states, shared, options, before)
         iterations, solves = iterations + solution.iterations, solves + solution.solves
         states, shared, before = solution.states, solution.shared, None
-        clock_s, cost = float(shared.scalars[CAMERA_CLOCK_AT]), solution.cost
+        clock_s, cost = float(shared.scalars[CAMERA_CLOCK]), solution.cost
         outside = abs(offset_s + clock_s) > LARGEST_OFFSET_S
         if outside or not solution.converged or not np.isfinite(cost):
             solution = replace(solution, converged=solution.converged and not outside)
@@ -166,14 +164,13 @@ def with_loss(problem: Problem, loss: Loss) -> Problem:
     """The problem with another loss of the camera's motions."""
     if problem.camera[0].loss == loss:
         return problem
-    return replace(problem, camera=tuple(stack.with_loss(loss) for stack in problem.camera))
+    return replace(problem, camera=tuple(replace(stack, loss=loss) for stack in problem.camera))
 
 
 def _has_outliers(solution: Solution) -> bool:
     """Whether some relative pose is farther off than noise explains. Where none is, the optimum of
     squares is that of robust losses, too."""
-    s = solution.problem.state_size
-    squares = camera_squares(solution.measurements, solution.states, solution.shared, s)
+    squares = camera_squares(solution.measurements, solution.unknowns)
     return bool(squares.max(initial=0.0) > VISUAL_LIMIT**2)
 
 
@@ -195,7 +192,7 @@ def _on_moved_clock(problem: Problem, shared: Shared, clock_s: float) -> tuple[P
 
 def _earlier(shared: Shared, clock_s: float) -> Shared:
     scalars = shared.scalars.copy()
-    scalars[CAMERA_CLOCK_AT] -= clock_s
+    scalars[CAMERA_CLOCK] -= clock_s
     return shared._replace(scalars=scalars)
 
 
@@ -204,9 +201,10 @@ def camera_motions(vision: "RelativePoses", all_of_them: bool) -> tuple[CameraMo
     covariance is that of any motion, only with `all_of_them`."""
     if all_of_them:
         index = np.arange(len(vision) - 1)
-        return (CameraMotions.checked(index, vision.Ts_ck_ck1, vision.covs_T_ck_ck1),)
+        return (CameraMotions(index, vision.Ts_ck_ck1, vision.covs_T_ck_ck1, checked=True),)
     index = np.flatnonzero(vision.measured)
-    return (CameraMotions.checked(index, vision.Ts_ck_ck1[index], vision.covs_T_ck_ck1[index]),)
+    Ts_ck_ck1, covs = vision.Ts_ck_ck1[index], vision.covs_T_ck_ck1[index]
+    return (CameraMotions(index, Ts_ck_ck1, covs, checked=True),)
 
 
 def shifted(vision: "RelativePoses", offset_s: float) -> "RelativePoses":

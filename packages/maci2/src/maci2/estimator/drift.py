@@ -219,5 +219,5 @@ def _whitened_errors(solution: Solution, paths: Array) -> Array:
     motions, T_b_c = solution.measurements.motions, solution.shared.T_b_c
     k, white = motions.state, motions.white
     by_drift = se3_adj(se3_inv(np.ascontiguousarray(T_b_c)))[:, 3:6]
-    after = np.array([se3_adj(np.ascontiguousarray(T)) @ by_drift for T in motions.Ts_ck_ck1])
+    after = np.array([se3_adj(np.ascontiguousarray(T)) @ by_drift for T in motions.Ts_ck_ck1[:, 0]])
     return np.asarray(white @ (after @ paths[k + 1] - by_drift @ paths[k]))

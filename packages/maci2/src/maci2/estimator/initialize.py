@@ -26,9 +26,7 @@ from maci2.estimator.camera_imu import (
     solve_motion,
     with_loss,
 )
-from maci2.estimator.config import SolverConfig
-from maci2.estimator.factors import Spans, vertical_factor
-from maci2.estimator.first_camera import first_camera_guess, state_and_posterior
+from maci2.estimator.factors import IMU, IMU_TAIL, Spans, places, vertical_factor
 from maci2.estimator.measurements import integrate_spans, with_motion_only
 from maci2.estimator.outliers import (
     choose_motions,
@@ -43,7 +41,6 @@ from maci2.estimator.problem import (
     BIAS_GYRO,
     CAMERA,
     CAMERA_CLOCK,
-    LOG_SCALE_AT,
     SCALE,
     SHARED,
     STATE,
@@ -52,10 +49,17 @@ from maci2.estimator.problem import (
     Loss,
     Problem,
     Shared,
+    SolverConfig,
     States,
     shared_parameters,
 )
-from maci2.estimator.results import Posterior, SolveReport, VIState
+from maci2.estimator.results import (
+    Posterior,
+    SolveReport,
+    VIState,
+    first_camera_guess,
+    state_and_posterior,
+)
 from maci2.estimator.rotation_alignment import RotationAlignment, align_rotations
 from maci2.estimator.solver import Covariance, Solution, SolverOptions, covariance, evaluated
 from maci2.geometry.se3 import se3, se3_inv, se3_mul
@@ -279,7 +283,7 @@ def window_at(
     if scale is None and vision.std_scale > 0.0:
         vision = replace(vision, std_scale=0.0)
     states, shared = _guess_at(state)
-    shared.scalars[LOG_SCALE_AT] = np.log(scale or 1.0)
+    shared.scalars[SCALE] = np.log(scale or 1.0)
     problem = replace(window_problem(imu, vision, config), inflation=inflation)
     loss = HUBER if config.robust else Loss()
     return evaluated(with_loss(problem, loss), states, shared)
@@ -335,12 +339,10 @@ def _vertical_chi2(solved: Solved) -> float | None:
     if prior is None or not solution.converged:
         return None
     cov = covariance(solution)
-    rows = np.zeros((3, s + 10))
-    vertical_factor(prior, solution.states, solution.shared, s, rows)
+    rows, place = np.zeros((3, s + IMU_TAIL)), places(solution.columns, IMU)
+    vertical_factor(prior, solution.unknowns, rows)
     r, J = rows[:2, s], np.zeros((2, s + b))
-    J[:, :s] = rows[:2, :s]
-    columns = solution.columns[:9]
-    J[:, s + columns[columns >= 0]] = rows[:2, s + 1 :][:, columns >= 0]
+    J[:, :s], J[:, s + place[1]] = rows[:2, :s], rows[:2, s + place[0]]
     spread = np.eye(2) - J @ cov.joints(np.zeros(1, dtype=np.int64), False)[0] @ J.T
     squared = float(r @ np.linalg.solve(spread, r))
     return squared / max(1.0, (solution.cost - squared) / max(solution.dof - 2, 1))

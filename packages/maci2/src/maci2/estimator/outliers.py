@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.estimator.config import SolverConfig
+from maci2.estimator.problem import SolverConfig
 from maci2.estimator.results import SolveReport
 from maci2.geometry.se3 import se3_inv
 from maci2.geometry.so3 import so3_log

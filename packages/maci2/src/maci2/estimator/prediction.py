@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maci2.estimator.problem import Shared, States
+from maci2.estimator.problem import SCALE, Shared, States
 from maci2.estimator.visual_noise import Innovation
 from maci2.geometry.se3 import se3_adj, se3_inv, se3_log
 from maci2.geometry.so3 import skew
@@ -179,5 +179,5 @@ def predict(
         J,
         J @ by_state + body,
         cross,
-        float(shared.scalars[1]),
+        float(shared.scalars[SCALE]),
     )

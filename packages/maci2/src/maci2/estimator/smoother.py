@@ -21,7 +21,7 @@ from maci2.calibration_prior import CALIBRATED
 from maci2.errors import MeasurementError
 from maci2.estimator.camera_imu import HUBER
 from maci2.estimator.drift import OrientationDrift
-from maci2.estimator.measurements import Markers, Measurements, Timed, cut, stack_priors
+from maci2.estimator.measurements import Markers, Measurements, Timed, rows_of, stack_priors
 from maci2.estimator.normal_equations import empty_system
 from maci2.estimator.outliers import without
 from maci2.estimator.prediction import Prediction, predict
@@ -77,11 +77,8 @@ def marginalize_first(solution: Solution) -> GaussianPrior:
     system, costs = empty_system(2, s, 1, b), np.zeros(5)
     linearize(
         _touching_first(solution.measurements),
-        solution.markers and Markers(*(_timed(timed) for timed in solution.markers)),
-        solution.states.part(slice(2)),
-        solution.shared,
-        columns,
-        solution.problem.first_pose_fixed,
+        solution.markers and Markers(*(_of_first(timed) for timed in solution.markers)),
+        solution.unknowns._replace(states=solution.states.part(slice(2))),
         system,
         costs,
     )
@@ -140,64 +137,31 @@ def with_wandering_parameters(prior: GaussianPrior, variances: Array) -> Gaussia
 def solution_without_first(problem: Problem, solution: Solution) -> Solution:
     """The solution of what `without_first` left, which is still its optimum."""
     later, measurements = slice(1, None), solution.measurements
-    motions = measurements.motions
-    keep = motions.state > 0
-    motions = type(motions)(
-        motions.state[keep] - 1,
-        motions.span[keep],
-        np.cumsum(motions.span[keep]) - motions.span[keep],
-        motions.Ts_ck_ck1[np.repeat(keep, motions.span)],
-        motions.white[keep],
-        motions.loss[keep],
-    )
+    motions = rows_of(measurements.motions, measurements.motions.state > 0)
     measurements = measurements._replace(
-        spans=cut(measurements.spans, later),
+        spans=rows_of(measurements.spans, later),
         white=measurements.white[1:],
-        motions=motions,
-        instant=cut(measurements.instant, later),
+        motions=motions._replace(state=motions.state - 1),
+        instant=rows_of(measurements.instant, later),
         priors=stack_priors(problem.priors),
     )
-    return replace(
-        solution, problem=problem, states=solution.states.part(later), measurements=measurements
-    )
+    unknowns = solution.unknowns._replace(states=solution.states.part(later))
+    return replace(solution, problem=problem, unknowns=unknowns, measurements=measurements)
 
 
 def _touching_first(measurements: Measurements) -> Measurements:
     """The measurements of state 0, alone or with state 1."""
-    motions, first = measurements.motions, slice(0, 1)
-    touching = motions.state == 0
-    priors = measurements.priors
-    of_first = priors.at_state == 0
+    first, motions, priors = slice(0, 1), measurements.motions, measurements.priors
     return measurements._replace(
-        spans=cut(measurements.spans, first),
+        spans=rows_of(measurements.spans, first),
         white=measurements.white[first],
-        motions=motions._replace(
-            state=motions.state[touching],
-            span=motions.span[touching],
-            at=motions.at[touching],
-            white=motions.white[touching],
-            loss=motions.loss[touching],
-        ),
-        priors=type(priors)(
-            priors.at_state[of_first],
-            type(priors.states)(*(values[of_first] for values in priors.states)),
-            *(values[of_first] for values in priors[2:]),
-        ),
+        motions=rows_of(motions, motions.state == 0),
+        priors=rows_of(priors, priors.at_state == 0),
     )
 
 
-def _timed(timed: Timed) -> Timed:
-    if not len(timed.at_state):
-        return timed
-    part = slice(0, int(np.searchsorted(timed.at_state, 0, side="right")))
-    return timed._replace(
-        at_state=timed.at_state[part],
-        spans=cut(timed.spans, part),
-        anchor=timed.anchor[part],
-        elapsed=timed.elapsed[part],
-        value=timed.value[part],
-        white=timed.white[part],
-    )
+def _of_first(timed: Timed) -> Timed:
+    return rows_of(timed, slice(0, int(np.searchsorted(timed.at_state, 0, side="right"))))
 
 
 WINDOW_S = 2.5

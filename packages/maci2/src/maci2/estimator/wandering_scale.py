@@ -58,8 +58,8 @@ def solve_with_wandering_scale(
         if np.abs(step).max() < STEP_TOLERANCE:
             break
         w = w + step
-    posterior = replace(posterior, states=posterior.states + added)
-    return SmoothedScale(solution, posterior, shared.scalars[1] + knots @ w)
+    posterior = posterior._replace(states=posterior.states + added)
+    return SmoothedScale(solution, posterior, shared.scalars[SCALE] + knots @ w)
 
 
 def stretched_motions(motions: CameraMotions, log_stretch: Array) -> CameraMotions:

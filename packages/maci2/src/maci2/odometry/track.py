@@ -7,7 +7,7 @@ from maci2.errors import DatasetError, MeasurementError
 from maci2.estimator import InitResult, SolverConfig
 from maci2.estimator.outliers import WINDOW, MotionChoice, choose_motions
 from maci2.estimator.prediction import propagated
-from maci2.estimator.problem import STATE, States
+from maci2.estimator.problem import SCALE, STATE, States
 from maci2.estimator.smoother import (
     WINDOW_S,
     FixedLagSmoother,
@@ -226,7 +226,7 @@ class Tracker:
 
     def _tracked(self, stamp_ns: int, state: States, cov: Array) -> TrackedState:
         assert self.smoother is not None
-        self.log_scale = float(self.smoother.solution.shared.scalars[1])
+        self.log_scale = float(self.smoother.solution.shared.scalars[SCALE])
         outage_s = (stamp_ns - self._measured_ns) / NS
         carried_on = int(self.smoother.stamps_ns[-1]) > self._measured_ns
         health: Health = "tracking"

@@ -145,9 +145,9 @@ def normalized_residuals(
         factors = whitened_factors(solution, posterior, kind)
         measured = vision.measured[factors.index] | (kind == IMU)
         index = factors.index[measured]
-        np.add.at(squares, index, np.sum(factors.r[measured] ** 2, axis=1))
+        np.add.at(squares, index, np.sum(factors.white[measured] ** 2, axis=1))
         np.add.at(redundancy, index, factors.redundancy[measured].sum(axis=1))
-        np.add.at(counts, index, factors.r.shape[1])
+        np.add.at(counts, index, factors.white.shape[1])
     known = redundancy > LEAST_LEFT * counts
     return np.sqrt(np.where(known, squares / np.where(known, redundancy, 1.0), np.nan))
 

@@ -123,7 +123,7 @@ def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> States:
     """States carried along the IMU, with a share of what is missing at the next state."""
     x, states_ns = fit.solution.states, fit.problem.stamps_ns
     bias = np.hstack([x.bias_gyro, x.bias_acc])
-    g_w = -fit.solution.shared.scalars[0] * fit.solution.shared.R_w_g[:, 2]
+    g_w = fit.solution.shared.gravity_w
     ends_ns = np.concatenate([stamps_ns, states_ns[1:]])
     starts = np.concatenate([k, np.arange(len(states_ns) - 1)])
     spans = integrate_spans(fit.problem.imu, states_ns[starts], ends_ns, bias[starts])

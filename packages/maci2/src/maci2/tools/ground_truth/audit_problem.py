@@ -8,6 +8,8 @@ import scipy
 
 from maci2.errors import DatasetError
 from maci2.estimator.problem import (
+    ORIENTATION_CLOCK,
+    POSITION_CLOCK,
     Free,
     Loss,
     MarkerOrientations,
@@ -213,7 +215,8 @@ def audit_problem(
     else:
         fit = fit_accelerations(capture, found, T_b_m[:3, :3], samples)
         states, shared = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
-    shared.scalars[3:5] = found.offset_s
+    shared.scalars[POSITION_CLOCK.start] = found.offset_s
+    shared.scalars[ORIENTATION_CLOCK.start] = found.offset_s
     rows_hz = rows_hz or (SMOOTHED_HZ if capture.smoothed else MAX_CAPTURE_HZ)
     rows = capture.part(first_of_slots(capture.stamps_ns, rows_hz))
     positions, orientations = _measurements(rows)

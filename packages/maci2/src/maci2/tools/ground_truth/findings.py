@@ -7,11 +7,10 @@ import numpy as np
 from scipy.special import stdtr
 
 from maci2.estimator.problem import (
+    GRAVITY,
     MARKER,
     ORIENTATION_CLOCK,
-    ORIENTATION_CLOCK_AT,
     POSITION_CLOCK,
-    POSITION_CLOCK_AT,
 )
 from maci2.findings import Finding
 from maci2.geometry import so3_log
@@ -243,23 +242,22 @@ def find_jumps(capture: Capture, fit: AuditFit, truth: GroundTruth) -> Jumps:
     """Steps of the capture's rows that audited states do not have."""
     shared = fit.solution.shared
     R_g_w, T_b_m = shared.R_w_g.T, shared.T_b_m
-    rows, at = _states(capture, truth, fit, POSITION_CLOCK_AT)
+    rows, at = _states(capture, truth, fit, POSITION_CLOCK)
     p_g_m = at.Ts_w_b[:, :3, 3] + at.Ts_w_b[:, :3, :3] @ T_b_m[:3, 3]
     positions = _jumps(capture.stamps_ns[rows], capture.p_w_m[rows] @ R_g_w.T - p_g_m, LEAST_M)
     if capture.Rs_w_m is None:
         return Jumps(positions, JumpsOf())
-    rows, at = _states(capture, truth, fit, ORIENTATION_CLOCK_AT)
+    rows, at = _states(capture, truth, fit, ORIENTATION_CLOCK)
     Rs_g_m = at.Ts_w_b[:, :3, :3] @ T_b_m[:3, :3]
     apart = so3_log_stack(R_g_w @ capture.Rs_w_m[rows] @ np.swapaxes(Rs_g_m, 1, 2))
     return Jumps(positions, _jumps(capture.stamps_ns[rows], apart, LEAST_RAD))
 
 
 def _states(
-    capture: Capture, truth: GroundTruth, fit: AuditFit, clock_at: int
+    capture: Capture, truth: GroundTruth, fit: AuditFit, clock: slice
 ) -> tuple[Stamps, GroundTruth]:
     """Rows beside which there are audited states, and these."""
-    scalars = fit.solution.shared.scalars
-    offset_s, drift = scalars[clock_at], scalars[clock_at + 2]
+    offset_s, drift = fit.solution.shared.scalars[clock]
     since_s = (capture.stamps_ns - fit.problem.clock_origin_ns) / NS
     shift_ns = np.rint((offset_s + drift * since_s) * NS).astype(np.int64)
     stamps_ns = capture.stamps_ns + shift_ns
@@ -305,10 +303,10 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
     shared, cov_shared = fit.solution.shared, fit.posterior.shared
     constants = {}
     change = np.ascontiguousarray(shared.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
+    to_deg2 = np.degrees(1.0) ** 2
     if capture.Rs_w_m is not None:
-        constants["rotation_deg"] = length_of(
-            np.degrees(so3_log(change)), np.degrees(1.0) ** 2 * cov_shared[14:17, 14:17], "deg"
-        )
+        cov_phi = to_deg2 * cov_shared[MARKER, MARKER][3:, 3:]
+        constants["rotation_deg"] = length_of(np.degrees(so3_log(change)), cov_phi, "deg")
     # Of the translation itself: rho and phi both move it.
     p = shared.T_b_m[:3, 3]
     J = np.hstack([np.eye(3), -skew_stack(p[None])[0]])
@@ -318,13 +316,13 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
     sine = float(np.hypot(up_w[0], up_w[1]))
     angle = float(np.arctan2(sine, up_w[2]))
     tilt = np.degrees(angle) * np.array([-up_w[1], up_w[0]]) / max(sine, 1e-12)
-    constants["tilt_deg"] = length_of(tilt, np.degrees(1.0) ** 2 * cov_shared[:2, :2], "deg")
-    clocks = {"position": (3, POSITION_CLOCK)}
+    constants["tilt_deg"] = length_of(tilt, to_deg2 * cov_shared[GRAVITY, GRAVITY], "deg")
+    clocks = {"position": POSITION_CLOCK}
     if capture.Rs_w_m is not None and not capture.one_clock:
-        clocks["orientation"] = (4, ORIENTATION_CLOCK)
-    for kind, (place, at) in clocks.items():
-        offset_s, drift = shared.scalars[place], shared.scalars[place + 2]
-        std = np.sqrt(np.diag(cov_shared)[at])
+        clocks["orientation"] = ORIENTATION_CLOCK
+    for kind, clock in clocks.items():
+        offset_s, drift = shared.scalars[clock]
+        std = np.sqrt(np.diag(cov_shared)[clock])
         constants[f"{kind}_late_ms"] = scalar_of(-1e3 * offset_s, 1e3 * std[0], "ms")
         constants[f"{kind}_drift_ms_per_min"] = scalar_of(-6e4 * drift, 6e4 * std[1], "ms/min")
     fit_a = fit.accelerations
@@ -342,7 +340,7 @@ def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Co
 
 def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, float]:
     """Published columns moved by a clock offset that is no small error, and how late it is [ms]."""
-    offset_s = float(fit.solution.shared.scalars[POSITION_CLOCK_AT])
+    offset_s = float(fit.solution.shared.scalars[POSITION_CLOCK.start])
     std_s = float(np.sqrt(fit.posterior.shared[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
     if abs(offset_s) < max(ANOTHER_CLOCK_S, 5.0 * std_s):
         return claims, 0.0

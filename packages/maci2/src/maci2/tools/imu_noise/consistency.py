@@ -162,7 +162,7 @@ def consistency(
     kinds = [IMU, *other_kinds(problem).values()]
     rows = [whitened_factors(solution, posterior, kind) for kind in kinds]
     windows = compose_windows(problem.stamps_ns, solution, posterior, rows[0], steps)
-    e = windows.errors(rows[0].r)
+    e = windows.errors(rows[0].white)
     parts = {
         name: _part(e[:, block], windows.cov_shown[:, block, block], windows.cov[:, block, block])
         for name, block in PARTS.items()
@@ -174,14 +174,14 @@ def consistency(
 
     drawn = np.array([correlation(r) for r in _white_residuals(rows, solution)])
     chance = float(np.sqrt((1.0 + 1.0 / DRAWS) * drawn.var(axis=0, ddof=1).mean()))
-    return Consistency(len(e), parts, correlation(rows[0].r), drawn.mean(axis=0), chance)
+    return Consistency(len(e), parts, correlation(rows[0].white), drawn.mean(axis=0), chance)
 
 
 def _white_residuals(rows: list[WhitenedFactors], solution: Solution) -> Iterator[Array]:
     """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
     rng, system = np.random.default_rng(0), normal_equations(solution)
     for _ in range(DRAWS):
-        noise = [rng.standard_normal(one.r.shape) for one in rows]
+        noise = [rng.standard_normal(one.white.shape) for one in rows]
         moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
         states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
         yield noise[0] - predicted_by(rows[0], (states, shared))

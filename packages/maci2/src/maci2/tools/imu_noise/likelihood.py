@@ -14,19 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.estimator.factors import CAMERA, IMU, ORIENTATIONS, POSITIONS
 from maci2.estimator.measurements import integrate_spans, walking_covariance
 from maci2.estimator.normal_equations import System, back_substitute, factorize
 from maci2.estimator.problem import STATE, Problem
 from maci2.estimator.residuals import WhitenedFactors, whitened_factors
-from maci2.estimator.solver import (
-    CAMERA,
-    IMU,
-    ORIENTATIONS,
-    POSITIONS,
-    Solution,
-    covariance,
-    normal_equations,
-)
+from maci2.estimator.solver import Solution, covariance, normal_equations
 from maci2.types import Array
 
 WHITE, WALKS = 6, 2
@@ -68,14 +61,16 @@ def likelihood_slope(problem: Problem, solution: Solution, levels: Array) -> Slo
     factors = [(imu, part) for part in parts]
     for kind in other_kinds(problem).values():
         other = whitened_factors(solution, posterior, kind)
-        factors.append((other, np.broadcast_to(np.eye(other.r.shape[1]), other.projected.shape)))
+        factors.append(
+            (other, np.broadcast_to(np.eye(other.white.shape[1]), other.projected.shape))
+        )
     system = normal_equations(solution)
-    q = [np.einsum("kij,kj->ki", part, rows.r) for rows, part in factors]
+    q = [np.einsum("kij,kj->ki", part, rows.white) for rows, part in factors]
     score = np.empty(len(factors))
     for i, (rows, part) in enumerate(factors):
-        left_over = np.eye(rows.r.shape[1]) - rows.projected
+        left_over = np.eye(rows.white.shape[1]) - rows.projected
         expected = float(np.einsum("kij,kji->", part, left_over))
-        score[i] = 0.5 * (float(np.vdot(rows.r, q[i])) - expected)
+        score[i] = 0.5 * (float(np.vdot(rows.white, q[i])) - expected)
     information = np.empty((len(factors), len(factors)))
     for j, (rows_j, _) in enumerate(factors):
         left = moved_by(rows_j, q[j], system)

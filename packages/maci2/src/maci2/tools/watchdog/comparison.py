@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 from maci2.estimator.prediction import propagate
-from maci2.estimator.problem import LOG_SCALE_AT, POSITION, ROTATION, STATE, Shared, States
+from maci2.estimator.problem import POSITION, ROTATION, SCALE, STATE, Shared, States
 from maci2.geometry import se3_adj, se3_inv, skew
 from maci2.geometry.gaussian import symmetrize
 from maci2.geometry.se3 import so3_log_stack
@@ -123,7 +123,7 @@ class Comparison:
 
         self._adjoints.append(se3_adj(np.ascontiguousarray(T_b_o @ self._T_o_ok)))
         T_scaled = T_ok_ok1.copy()
-        T_scaled[:3, 3] *= np.exp(self.shared.scalars[LOG_SCALE_AT])
+        T_scaled[:3, 3] *= np.exp(self.shared.scalars[SCALE])
         self._T_o_ok = self._T_o_ok @ T_scaled
         T_b_bk = T_b_o @ self._T_o_ok @ se3_inv(np.ascontiguousarray(T_b_o))
 

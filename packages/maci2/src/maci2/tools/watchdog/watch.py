@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maci2.errors import require_in_range
-from maci2.estimator.problem import GRAVITY_NORM_AT, SCALE
+from maci2.estimator.problem import SCALE
 from maci2.estimator.solver import covariance
 from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
@@ -185,7 +185,7 @@ class Watchdog:
 def restart_state(window: Comparison) -> RestartState:
     """The anchor's state at the last keyframe of a comparison."""
     state, shared = window.now, window.shared
-    gravity_w = -shared.scalars[GRAVITY_NORM_AT] * shared.R_w_g[:, 2]
+    gravity_w = shared.gravity_w
     return RestartState(
         window.last_ns,
         state.Ts_w_b[0],
