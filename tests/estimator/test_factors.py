@@ -28,9 +28,7 @@ from maci2.estimator.factors import (
 )
 from maci2.estimator.measurements import (
     NO_MOTIONS,
-    NO_PRIORS,
     NO_SPANS,
-    Measurements,
     assemble,
     assemble_markers,
     integrate_spans,
@@ -54,7 +52,7 @@ from maci2.estimator.problem import (
 )
 from maci2.estimator.results import first_camera_guess
 from maci2.geometry import se3_adj, se3_exp, se3_inv, se3_jl_inv, se3_jr_inv, so3_exp, so3_jl_inv
-from maci2.imu import NO_VERTICAL, VerticalPrior
+from maci2.imu import VerticalPrior
 
 EVERYTHING = Free(*[True] * 11, gyro_scale=True)
 K = 2
@@ -223,7 +221,7 @@ def test_all_residuals_vanish_at_the_truth_of_noiseless_measurements():
     markers = assemble_markers(case.problem, case.states, case.shared)
     truth, J = at(case.states, case.shared, STATE), np.zeros((15, 30 + CAMERA_TAIL))
     for k in range(len(case.states.v_w) - 1):
-        camera_factor(measurements, k, truth, J)
+        factor(measurements, markers, CAMERA, k, truth, J)
         # The rate is held for the 2 ms of the clock.
         assert np.abs(J[:6, 30]).max() < 1e-4
     for kind, timed in zip((POSITIONS, ORIENTATIONS), markers, strict=True):
@@ -240,10 +238,8 @@ def camera_residual(T_ck_ck1, T_w_bk, T_w_bk1, T_b_c):
     motions = NO_MOTIONS._replace(
         state=np.array([0]), span=np.array([1]), Ts_ck_ck1=T_ck_ck1[None, None]
     )
-    measurements = Measurements(
-        NO_SPANS, np.zeros((0, 9, 9)), motions, NO_SPANS, NO_VERTICAL, NO_PRIORS
-    )
-    camera_factor(measurements, 0, at(states, shared_parameters(T_b_c=T_b_c), 9), J)
+    unknowns = at(states, shared_parameters(T_b_c=T_b_c), 9)
+    camera_factor(motions, NO_SPANS, 0, unknowns, J)
     return J[:, 18], J
 
 

@@ -13,8 +13,14 @@ import math
 
 import numpy as np
 
-from maci2.estimator.measurements import Markers, Measurements, Spans, StackedPriors, Timed
-from maci2.estimator.normal_equations import NO_LOSS, add_product
+from maci2.estimator.measurements import (
+    Markers,
+    Measurements,
+    Motions,
+    Spans,
+    StackedPriors,
+    Timed,
+)
 from maci2.estimator.problem import CAMERA as CAMERA_POSE
 from maci2.estimator.problem import (
     CAMERA_CLOCK,
@@ -98,43 +104,6 @@ def places(columns: Indices, kind: int, is_carried: bool = True) -> Indices:
             place[0, u], place[1, u] = 1 + i, columns[unknown]
             u += 1
     return place[:, :u].copy()
-
-
-@kernel
-def number_of(measurements: Measurements, markers: Markers | None, kind: int) -> int:
-    """Number of factors of a kind."""
-    if kind == IMU:
-        return len(measurements.white)
-    if kind == CAMERA:
-        return len(measurements.motions.state)
-    if markers is None:
-        return 0
-    return len(markers.positions.white if kind == POSITIONS else markers.orientations.white)
-
-
-@kernel
-def factor(
-    measurements: Measurements,
-    markers: Markers | None,
-    kind: int,
-    i: int,
-    unknowns: Unknowns,
-    J: Array,
-) -> tuple[int, int, int, Array, Array]:
-    """Rows of factor i of a kind; its first state, numbers of states and rows, W with W'W = cov^-1,
-    and loss."""
-    motions = measurements.motions
-    if kind == IMU:
-        imu_factor(measurements.spans, i, unknowns, J)
-        return i, 2, unknowns.size, measurements.white[i], NO_LOSS
-    if kind == CAMERA:
-        camera_factor(measurements, i, unknowns, J)
-    elif markers is not None:
-        timed = markers.positions if kind == POSITIONS else markers.orientations
-        marker_factor(timed, kind, i, unknowns, J)
-        return timed.at_state[i], 1, 3, timed.white[i], timed.loss[i]
-    span = motions.span[i]
-    return motions.state[i], span + 1, 6 * span, motions.white[i], motions.loss[i]
 
 
 @kernel
@@ -376,7 +345,20 @@ def _through_carried(
 
 
 @kernel
-def camera_factor(measurements: Measurements, i: int, unknowns: Unknowns, J: Array) -> None:
+def between(T_a_b: Array, T_a_c: Array, T_b_c: Array) -> None:
+    """T_b_c of two poses."""
+    for i in range(3):
+        T_b_c[i, 3] = T_b_c[3, i] = 0.0
+        for j in range(3):
+            T_b_c[i, 3] += T_a_b[j, i] * (T_a_c[j, 3] - T_a_b[j, 3])
+            T_b_c[i, j] = (
+                T_a_b[0, i] * T_a_c[0, j] + T_a_b[1, i] * T_a_c[1, j] + T_a_b[2, i] * T_a_c[2, j]
+            )
+    T_b_c[3, 3] = 1.0
+
+
+@kernel
+def camera_factor(motions: Motions, instant: Spans, i: int, unknowns: Unknowns, J: Array) -> None:
     """Measured motion i of the camera against that of its states (Eq. 10); rows [rho, phi] in
     vision's unit for each of its relative poses.
 
@@ -386,22 +368,33 @@ def camera_factor(measurements: Measurements, i: int, unknowns: Unknowns, J: Arr
     the left error whose covariance vision states. States are carried to the camera's instants,
     unless they all are there.
     """
-    motions, instant, shared = measurements.motions, measurements.instant, unknowns.shared
-    s, k, count = unknowns.size, motions.state[i], motions.span[i]
+    shared, s, k, count = unknowns.shared, unknowns.size, motions.state[i], motions.span[i]
     T_b_c, T_c_b, r = shared.T_b_c, se3_inv(shared.T_b_c), (count + 1) * s
     clock_s, shrink = shared.scalars[CAMERA_CLOCK], math.exp(-shared.scalars[SCALE])
     ends = 2 if len(instant.dt) > 0 else 0
     carried_Ts, carried = np.empty((ends, 4, 4)), np.empty((ends, 6, CARRIED))
+    by_twist, by_pose, difference = np.empty((6, 6)), np.empty((6, 6)), np.empty((4, 4))
     for first in range(count):
         for end in range(ends):
             at = k + first + end
             carry(instant, at, unknowns, at, clock_s, carried_Ts[end], carried[end])
         Ts_w_b = carried_Ts if ends > 0 else unknowns.states.Ts_w_b[k + first : k + first + 2]
-        T_ck_bk1 = se3_mul(T_c_b, se3_mul(se3_inv(Ts_w_b[0]), Ts_w_b[1]))
+        between(Ts_w_b[0], Ts_w_b[1], difference)
+        T_ck_bk1 = se3_mul(T_c_b, difference)
         predicted = se3_mul(T_ck_bk1, T_b_c)
         for n in range(3):
             predicted[n, 3] *= shrink
-        error = se3_log(se3_mul(motions.Ts_ck_ck1[i, first], se3_inv(predicted)))
+        measured = motions.Ts_ck_ck1[i, first]
+        for m in range(3):
+            difference[m, 3] = measured[m, 3]
+            for n in range(3):
+                difference[m, n] = (
+                    measured[m, 0] * predicted[n, 0]
+                    + measured[m, 1] * predicted[n, 1]
+                    + measured[m, 2] * predicted[n, 2]
+                )
+                difference[m, 3] -= difference[m, n] * predicted[n, 3]
+        error = se3_log(difference)
         J_r_inv, row = se3_jr_inv(error), 6 * first
         for m in range(6):
             for c in range(r + CAMERA_TAIL):
@@ -409,18 +402,16 @@ def camera_factor(measurements: Measurements, i: int, unknowns: Unknowns, J: Arr
             J[row + m, r] = error[m]
             for n in range(3):
                 J[row + m, r + CLOCK + 1] += J_r_inv[m, n] * predicted[n, 3]
-                J_r_inv[m, n] *= shrink
         for end in range(2):
             # By a twist [rho, phi] of the body, seen from camera k; rho is R' dp.
-            by_twist, by_pose = np.zeros((6, 6)), np.zeros((6, 6))
-            add_product(J_r_inv.T, se3_adj(T_ck_bk1 if end else T_c_b), 6, 6, 6, by_twist)
             sign, state, T_w_b = 1.0 - 2.0 * end, s * (first + end), Ts_w_b[end]
+            adj = se3_adj(T_ck_bk1 if end else T_c_b)
+            _shrunk_product(J_r_inv, shrink, adj, sign, by_twist)
             for m in range(6):
                 for j in range(6):
-                    by_twist[m, j] *= sign
                     J[row + m, r + OWN + j] += by_twist[m, j]
                 for j in range(3):
-                    by_pose[m, j] = by_twist[m, 3 + j]
+                    by_pose[m, j], by_pose[m, 3 + j] = by_twist[m, 3 + j], 0.0
                     for n in range(3):
                         by_pose[m, 3 + j] += by_twist[m, n] * T_w_b[j, n]
                     if ends == 0:
@@ -431,6 +422,19 @@ def camera_factor(measurements: Measurements, i: int, unknowns: Unknowns, J: Arr
 
 
 @kernel
+def _shrunk_product(A: Array, shrink: float, B: Array, sign: float, out: Array) -> None:
+    """out = sign A S B, where S shrinks rho; A and B are [[X, Y], [0, X]]."""
+    for i in range(3):
+        for j in range(3):
+            diagonal, above = 0.0, 0.0
+            for k in range(3):
+                diagonal += A[i, k] * B[k, j]
+                above += shrink * A[i, k] * B[k, 3 + j] + A[i, 3 + k] * B[k, j]
+            out[i, j], out[3 + i, 3 + j] = sign * shrink * diagonal, sign * diagonal
+            out[i, 3 + j], out[3 + i, j] = sign * above, 0.0
+
+
+@kernel
 def moved_clock(timed: Timed, kind: int, i: int, shared: Shared) -> float:
     """Movement of the clock's offset since samples were integrated [s]."""
     clock = POSITION_CLOCK.start if kind == POSITIONS else ORIENTATION_CLOCK.start
@@ -438,21 +442,25 @@ def moved_clock(timed: Timed, kind: int, i: int, shared: Shared) -> float:
 
 
 @kernel
-def marker_factor(timed: Timed, kind: int, i: int, unknowns: Unknowns, J: Array) -> None:
+def marker_factor(
+    kind: int,
+    value: Array,
+    elapsed: float,
+    unknowns: Unknowns,
+    T_w_b: Array,
+    carried: Array,
+    J: Array,
+) -> None:
     """Position of the marker on the carried state less the measured one, in w, or rotation from the
     measured marker to that on the carried state, in the marker; 3 rows.
 
     r = p_w_b + R_w_b p_b_m - p_w_m
     r = Log(R_m_w R_w_b R_b_m)
     """
-    T_b_m, s, k = unknowns.shared.T_b_m, unknowns.size, timed.at_state[i]
-    T_w_b, carried, by_pose = np.empty((4, 4)), np.empty((6, CARRIED)), np.zeros((3, 6))
-    s_s = moved_clock(timed, kind, i, unknowns.shared)
-    carry(timed.spans, i, unknowns, k, s_s, T_w_b, carried)
+    T_b_m, s, by_pose = unknowns.shared.T_b_m, unknowns.size, np.zeros((3, 6))
     for row in range(3):
         for c in range(s + MARKER_TAIL):
             J[row, c] = 0.0
-    value = timed.value[i]
     if kind == POSITIONS:
         p_b_m = T_b_m[:3, 3].copy()
         add_cross_columns(T_w_b, p_b_m, -1.0, by_pose, 0, 0)
@@ -472,7 +480,7 @@ def marker_factor(timed: Timed, kind: int, i: int, unknowns: Unknowns, J: Array)
                     by_pose[row, j] += J_r_inv[row, n] * T_b_m[j, n]
     _through_carried(by_pose, carried, s, 0, s, 0, J)
     for row in range(3):
-        J[row, s + CLOCK + 1] = timed.elapsed[i] * J[row, s + CLOCK]
+        J[row, s + CLOCK + 1] = elapsed * J[row, s + CLOCK]
         for j in range(3):
             # A rotation of the marker about the body's origin is one of the carried body.
             J[row, s + OWN + 3 + j] = by_pose[row, j]
@@ -548,3 +556,30 @@ def prior_factor(priors: StackedPriors, i: int, unknowns: Unknowns, J: Array) ->
             J[STATE + first + a, r] = xi[a]
             for b in range(6):
                 J[STATE + first + a, own + first + b] = J_l_inv[a, b]
+
+
+@kernel
+def factor(
+    measurements: Measurements,
+    markers: Markers | None,
+    kind: int,
+    i: int,
+    unknowns: Unknowns,
+    J: Array,
+) -> tuple[int, int, Array]:
+    """Rows of any factor, by its kind and number; its numbers of states and rows, and W with
+    W'W = cov^-1."""
+    if kind == IMU:
+        imu_factor(measurements.spans, i, unknowns, J)
+        return 2, unknowns.size, measurements.white[i]
+    motions = measurements.motions
+    if kind == CAMERA:
+        camera_factor(motions, measurements.instant, i, unknowns, J)
+    elif markers is not None:
+        timed = markers.positions if kind == POSITIONS else markers.orientations
+        T_w_b, carried = np.empty((4, 4)), np.empty((6, CARRIED))
+        moved = moved_clock(timed, kind, i, unknowns.shared)
+        carry(timed.spans, i, unknowns, timed.at_state[i], moved, T_w_b, carried)
+        marker_factor(kind, timed.value[i], timed.elapsed[i], unknowns, T_w_b, carried, J)
+        return 1, 3, timed.white[i]
+    return motions.span[i] + 1, 6 * motions.span[i], motions.white[i]

@@ -42,6 +42,8 @@ SCALE_STEP = 1e-4
 """Change of a gyroscope's scale for the central difference of the integrated motion."""
 
 
+_LOSSES = get_args(LossKind)
+
 Stack = TypeVar("Stack", bound=tuple[Any, ...])
 
 
@@ -240,7 +242,9 @@ def _difference(low: tuple[Array, ...], high: tuple[Array, ...]) -> Array:
 
 
 def _biases(states: States) -> Array:
-    return np.hstack([states.bias_gyro, states.bias_acc])
+    bias = np.empty((len(states.v_w), 6))
+    bias[:, :3], bias[:, 3:] = states.bias_gyro, states.bias_acc
+    return bias
 
 
 def _joined(spans: Spans, further: Spans) -> Spans:
@@ -262,7 +266,8 @@ def _imu_weights(problem: Problem, spans: Spans) -> Array:
         cov = np.zeros_like(spans.cov)
         for block in (GAMMA, BETA, ALPHA):
             cov[:, block, block] = spans.cov[:, block, block]
-    return square_root_information(cov) / np.sqrt(problem.inflation)
+    white = square_root_information(cov)
+    return white if problem.inflation == 1.0 else white / np.sqrt(problem.inflation)
 
 
 _POWERS = np.repeat([[1, 0], [2, 1], [3, 2], [0, 0], [0, 0]], 3, axis=0).T
@@ -316,7 +321,7 @@ def _loss(loss: Loss, count: int, span: int = 1) -> Array:
     if span > 1 and loss.kind != "none":
         beyond = chi2_significance(6, loss.limit**2)
         limit = chi2_quantile(6 * span, 1.0 - beyond) ** 0.5
-    return np.full((count, 2), (get_args(LossKind).index(loss.kind), limit))
+    return np.full((count, 2), (_LOSSES.index(loss.kind), limit))
 
 
 def _motions(problem: Problem) -> Motions:
@@ -342,9 +347,14 @@ def _motions(problem: Problem) -> Motions:
 def _padded(stack: CameraMotions, most: int, inflation: float) -> Motions:
     """A stack with room for the largest number of relative poses."""
     m, q = len(stack.index), stack.span
-    Ts_ck_ck1, white = np.zeros((m, most, 4, 4)), np.zeros((m, 6 * most, 6 * most))
-    Ts_ck_ck1[:, :q] = stack.Ts_ck_ck1.reshape(m, q, 4, 4)
-    white[:, : 6 * q, : 6 * q] = square_root_information(stack.covs) / np.sqrt(inflation)
+    Ts_ck_ck1 = np.ascontiguousarray(stack.Ts_ck_ck1, dtype=np.float64).reshape(m, q, 4, 4)
+    white = square_root_information(stack.covs)
+    if inflation != 1.0:
+        white /= np.sqrt(inflation)
+    if q < most:
+        Ts_ck_ck1 = np.pad(Ts_ck_ck1, ((0, 0), (0, most - q), (0, 0), (0, 0)))
+        room = (0, 6 * (most - q))
+        white = np.pad(white, ((0, 0), room, room))
     index = np.asarray(stack.index, dtype=np.int64)
     return Motions(index, np.full(m, q), Ts_ck_ck1, white, _loss(stack.loss, m, q))
 

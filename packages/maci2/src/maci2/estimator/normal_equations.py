@@ -117,7 +117,7 @@ def _clear(out: Array, rows: int, columns: int) -> None:
             out[i, c] = 0.0
 
 
-@kernel
+@kernel(forceinline=True)
 def _gather(J: Array, d: int, r: int, place: Indices) -> None:
     """Move the columns of free shared unknowns next to the residual's, column r."""
     u = place.shape[1]
@@ -127,7 +127,7 @@ def _gather(J: Array, d: int, r: int, place: Indices) -> None:
                 J[i, r + 1 + q] = J[i, r + place[0, q]]
 
 
-@kernel(fastmath={"contract"})
+@kernel(fastmath={"contract"}, forceinline=True)
 def whiten(work: Work, W: Array, d: int, r: int, place: Indices) -> float:
     """Fill d rows of X with W J, in columns [states | r | free shared unknowns], where r is the
     residual's column; returns the residual's squared norm.
@@ -196,11 +196,16 @@ def add_quadratic(
     return value
 
 
-@kernel(fastmath={"contract"})
+@kernel(fastmath={"contract"}, forceinline=True)
 def _add_square(H: Array, k: int, count: int, place: Indices, system: System) -> None:
     """Add the square H of columns [states | r | free shared unknowns] to the normal equations."""
     s, u, b = system.rows.shape[1], place.shape[1], len(system.border)
     r, tail = count * s, (1 + system.band) * s
+    # Mostly these are neighbours in the border, too.
+    to = tail + 1 + place[1, 0] if u > 0 else 0
+    in_order = True
+    for q in range(1, u):
+        in_order = in_order and place[1, q] == place[1, 0] + q
     # Indexed at once: a view of a row costs as much as the sums of the row.
     rows = system.rows
     for j in range(count):
@@ -209,8 +214,12 @@ def _add_square(H: Array, k: int, count: int, place: Indices, system: System) ->
             for c in range(r - j * s):
                 rows[k + j, i, c] += H[p, j * s + c]
             rows[k + j, i, tail] += H[p, r]
-            for q in range(u):
-                rows[k + j, i, tail + 1 + place[1, q]] += H[p, r + 1 + q]
+            if in_order:
+                for q in range(u):
+                    rows[k + j, i, to + q] += H[p, r + 1 + q]
+            else:
+                for q in range(u):
+                    rows[k + j, i, tail + 1 + place[1, q]] += H[p, r + 1 + q]
     for i in range(u):
         row, sums = system.border[place[1, i]], H[r + 1 + i]
         row[b] += sums[r]

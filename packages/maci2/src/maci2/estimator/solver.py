@@ -18,11 +18,16 @@ from maci2.estimator.factors import (
     CAMERA_TAIL,
     CARRIED,
     IMU,
+    ORIENTATIONS,
+    POSITIONS,
     PRIOR_TAIL,
     PRIORS,
+    camera_factor,
     carry,
     factor,
-    number_of,
+    imu_factor,
+    marker_factor,
+    moved_clock,
     places,
     prior_factor,
     vertical_factor,
@@ -38,6 +43,7 @@ from maci2.estimator.normal_equations import (
     empty_system,
     factorize,
     inverse_blocks,
+    padded,
     whiten,
 )
 from maci2.estimator.problem import (
@@ -86,8 +92,9 @@ REANCHOR_ABOVE_S = 1e-4
 def _room(measurements: Measurements, s: int) -> Work:
     """Room for the largest factor."""
     d = measurements.motions.white.shape[1]
-    rows, width = max(STATE + SHARED, d), max((d // 6 + 1) * s + CAMERA_TAIL, s + PRIOR_TAIL)
-    return Work(np.zeros((rows, width)), np.empty((rows, width)), np.empty((width, width)))
+    width = padded(max((d // 6 + 1) * s + CAMERA_TAIL, s + PRIOR_TAIL))
+    rows = max(STATE + SHARED, d)
+    return Work(np.empty((rows, width)), np.empty((rows, width)), np.empty((width, width)))
 
 
 @kernel
@@ -99,15 +106,23 @@ def linearize(
     costs: Array,
 ) -> None:
     """Fill `system` with the normal equations, `costs` (5,) with the cost of each kind."""
-    work, columns = _room(measurements, unknowns.size), unknowns.columns
+    work, columns, s = _room(measurements, unknowns.size), unknowns.columns, unknowns.size
+    spans, motions, instant = measurements.spans, measurements.motions, measurements.instant
     system.rows.fill(0.0)
     system.border.fill(0.0)
     costs.fill(0.0)
-    for kind in range(PRIORS):
-        place = places(columns, kind, kind != CAMERA or len(measurements.instant.dt) > 0)
-        for i in range(number_of(measurements, markers, kind)):
-            k, count, d, W, loss = factor(measurements, markers, kind, i, unknowns, work.J)
-            costs[kind] += add_factor(work, W, d, k, count, loss, place, system)
+    place = places(columns, IMU)
+    for k in range(len(spans.dt)):
+        imu_factor(spans, k, unknowns, work.J)
+        W = measurements.white[k]
+        costs[IMU] += add_factor(work, W, s, k, 2, NO_LOSS, place, system)
+    place = places(columns, CAMERA, len(instant.dt) > 0)
+    for i in range(len(motions.state)):
+        camera_factor(motions, instant, i, unknowns, work.J)
+        k, q, W, loss = motions.state[i], motions.span[i], motions.white[i], motions.loss[i]
+        costs[CAMERA] += add_factor(work, W, 6 * q, k, q + 1, loss, place, system)
+    if markers is not None:
+        _add_markers(markers, unknowns, work, system, costs)
     if measurements.vertical.white.any():
         vertical_factor(measurements.vertical, unknowns, work.J)
         place = places(columns, IMU)
@@ -120,6 +135,41 @@ def linearize(
             first[i].fill(0.0)
             first[:, i].fill(0.0)
             first[i, i] = 1.0
+
+
+@kernel
+def _add_markers(
+    markers: Markers, unknowns: Unknowns, work: Work, system: System, costs: Array
+) -> None:
+    """Positions and orientations; an orientation at the instant of a position needs no state
+    carried there again."""
+    p, r = markers
+    shared, columns, J = unknowns.shared, unknowns.columns, work.J
+    to_p, to_r = places(columns, POSITIONS), places(columns, ORIENTATIONS)
+    T_w_b, carried = np.empty((4, 4)), np.empty((6, CARRIED))
+    j, done = 0, np.zeros(len(r.at_state), dtype=np.bool_)
+    for i in range(len(p.at_state)):
+        k = p.at_state[i]
+        moved = moved_clock(p, POSITIONS, i, shared)
+        carry(p.spans, i, unknowns, k, moved, T_w_b, carried)
+        marker_factor(POSITIONS, p.value[i], p.elapsed[i], unknowns, T_w_b, carried, J)
+        costs[POSITIONS] += add_factor(work, p.white[i], 3, k, 1, p.loss[i], to_p, system)
+        while j < len(r.at_state) and r.at_state[j] < k:
+            j += 1
+        is_same = j < len(r.at_state) and r.at_state[j] == k and r.spans.dt[j] == p.spans.dt[i]
+        if is_same and moved == moved_clock(r, ORIENTATIONS, j, shared):
+            marker_factor(ORIENTATIONS, r.value[j], r.elapsed[j], unknowns, T_w_b, carried, J)
+            W, loss = r.white[j], r.loss[j]
+            costs[ORIENTATIONS] += add_factor(work, W, 3, k, 1, loss, to_r, system)
+            done[j] = True
+            j += 1
+    for i in range(len(r.at_state)):
+        if not done[i]:
+            k, W, loss = r.at_state[i], r.white[i], r.loss[i]
+            moved = moved_clock(r, ORIENTATIONS, i, shared)
+            carry(r.spans, i, unknowns, k, moved, T_w_b, carried)
+            marker_factor(ORIENTATIONS, r.value[i], r.elapsed[i], unknowns, T_w_b, carried, J)
+            costs[ORIENTATIONS] += add_factor(work, W, 3, k, 1, loss, to_r, system)
 
 
 @kernel
@@ -506,7 +556,7 @@ def whitened_rows(
     columns are those of the states, the residual, and all free shared unknowns."""
     work, place = _room(measurements, unknowns.size), places(unknowns.columns, kind)
     for i in range(len(out)):
-        _, count, d, W, _ = factor(measurements, markers, kind, i, unknowns, work.J)
+        count, d, W = factor(measurements, markers, kind, i, unknowns, work.J)
         r = count * unknowns.size
         whiten(work, W, d, r, place)
         for row in range(d):
@@ -519,11 +569,12 @@ def whitened_rows(
 @kernel
 def camera_squares(measurements: Measurements, unknowns: Unknowns) -> Array:
     """(m,) squared Mahalanobis norms of motions, as a robust loss does not see them."""
-    squares, work = np.empty(len(measurements.motions.state)), _room(measurements, unknowns.size)
-    place = np.empty((2, 0), dtype=np.int64)
+    motions, work = measurements.motions, _room(measurements, unknowns.size)
+    squares, place = np.empty(len(motions.state)), np.empty((2, 0), dtype=np.int64)
     for i in range(len(squares)):
-        _, count, d, W, _ = factor(measurements, None, CAMERA, i, unknowns, work.J)
-        squares[i] = whiten(work, W, d, count * unknowns.size, place)
+        camera_factor(motions, measurements.instant, i, unknowns, work.J)
+        r = (motions.span[i] + 1) * unknowns.size
+        squares[i] = whiten(work, motions.white[i], 6 * motions.span[i], r, place)
     return squares
 
 
