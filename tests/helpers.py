@@ -278,3 +278,12 @@ def raw_readings(samples: ImuSamples, intrinsics: ImuIntrinsics) -> ImuSamples:
         gyro=gyro + intrinsics.offset_gyro,
         acc=samples.acc @ T_acc.T + intrinsics.offset_acc,
     )
+
+
+def scaled(vision: RelativePoses, scale: float) -> RelativePoses:
+    """The same motion scaled together with its noise."""
+    Ts_ck_ck1, covs = vision.Ts_ck_ck1.copy(), vision.covs_T_ck_ck1.copy()
+    Ts_ck_ck1[:, :3, 3] *= scale
+    covs[:, :3, :] *= scale
+    covs[:, :, :3] *= scale
+    return replace(vision, Ts_ck_ck1=Ts_ck_ck1, covs_T_ck_ck1=covs)

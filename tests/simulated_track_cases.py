@@ -3,7 +3,7 @@
 import numpy as np
 
 from helpers import exact_window
-from maci2.feature_tracks.track_sources import SimulatedTracker
+from maci2.feature_tracks.simulated_tracks import SimulatedTracker
 from maci2.sensors import GroundTruth
 from maci2.vision.two_frame import PinholePair
 

@@ -22,7 +22,6 @@ GROUND = {
     "files",
     "model_card",
     "jit",
-    "parallel",
     "calibration_prior",
     "result_output",
 }
@@ -41,7 +40,6 @@ ALLOWED = {
     "findings": {"field_docs"},
     "files": {"errors", "types"},
     "jit": {"errors", "files"},
-    "parallel": {"errors"},
     "model_card": {"errors", "files"},
     "geometry": {"jit", "errors", "types"},
     "calibration_prior": {"geometry", "types"},
@@ -71,14 +69,15 @@ ALLOWED = {
     "cli": SHOWING,
 }
 LAB = {
-    "evaluation": set(),
+    "parallel": set(),
+    "evaluation": {"parallel"},
     "weights": set(),
     "baselines": {"evaluation"},
     "training": {"evaluation"},
-    "experiments": {"evaluation", "baselines"},
+    "experiments": {"parallel", "evaluation", "baselines"},
     "benchmarks": {"training"},
     "reports": {"evaluation", "experiments"},
-    "cli": {"evaluation", "experiments", "reports", "training", "benchmarks"},
+    "cli": {"parallel", "evaluation", "experiments", "reports", "training", "benchmarks"},
 }
 """Rooms of maci2_lab and those rooms of it that they import; all of maci2 below them is open."""
 

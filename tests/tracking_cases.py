@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.calibration_prior import EXACT
 from maci2.consistency import initialize
-from maci2.estimator.drift import TIME_CONSTANT_S, drift_step
-from maci2.estimator.problem import CameraMotions, Problem
-from maci2.estimator.smoother import KNOWN, bias_prior, gauge_prior, world_states
+from maci2.estimator.initialize import camera_motions
+from maci2.estimator.smoother import chain_problem as problem_of_chain
+from maci2.estimator.smoother import world_states
 from maci2.estimator.solver import solve
+from maci2.estimator.visual_noise import TIME_CONSTANT_S, drift_step
 from maci2.geometry import so3_exp
 from maci2.imu import ImuMeasurements, datasheet_model
 from maci2.sensors import GroundTruth, truth_at
@@ -74,20 +76,12 @@ def first_guess(ride):
     return world_states(initialize(ride.imu, ride.vision, ride.T_b_c), ride.T_b_c)
 
 
-def chain_problem(ride, guess, calibration=KNOWN):
+def chain_problem(ride, guess, calibration=EXACT):
     """The ride's chain; its world begins with the guess."""
-    vision, (states, shared) = ride.vision, guess
-    priors = (
-        gauge_prior(states, shared),
-        bias_prior(ride.imu.bias_prior, states, shared),
-        calibration.prior(ride.T_b_c, vision.std_scale),
-    )
-    index = np.arange(len(vision) - 1)
-    camera = (CameraMotions(index, vision.Ts_ck_ck1, vision.covs_T_ck_ck1),)
-    free = calibration.free(vision.std_scale)
-    return Problem(ride.imu, vision.stamps_ns, *ride.walks, free, camera, priors=priors)
+    camera = camera_motions(ride.vision, np.arange(len(ride.vision) - 1))
+    return problem_of_chain(ride.imu, ride.vision, camera, guess, ride.walks, calibration)
 
 
-def chain_of(ride, guess, calibration=KNOWN):
+def chain_of(ride, guess, calibration=EXACT):
     """The ride's chain, solved."""
     return solve(chain_problem(ride, guess, calibration), *guess)

@@ -16,7 +16,7 @@ import numpy as np
 
 import maci2
 from maci2.datasets import write_euroc
-from maci2.sensors.stereo import StereoPair, pair_at
+from maci2.sensors.stereo import Frames, StereoPair
 from maci2.types import NS
 
 RANDOM_SHAPES = 4
@@ -54,8 +54,7 @@ class Still:
     def __len__(self) -> int:
         return len(self.stamps_ns)
 
-    def index_of(self, stamp_ns: int) -> int:
-        return pair_at(self, stamp_ns)
+    index_of = Frames.index_of
 
     def left(self, index: int) -> Value:
         return self.image

@@ -17,7 +17,7 @@ from maci2.consistency import (InitLimits, initialize)
 from maci2_lab.evaluation.protocol import windows_with_truth
 from maci2.metrics.window_errors import state_errors
 from maci2.tools.ground_truth.audit_files import cached_audit
-from maci2.tools.ground_truth.states import truth_states
+from maci2_lab.evaluation.truth_states import truth_states
 from maci2_lab.training.imu.data import (RecordingBias, bias_prior, recording_bias)
 from maci2_lab.training.imu.recipes import EUROC
 from maci2.pipeline.options import (RunOptions)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maci2.tools.ground_truth.states import Indices
+from maci2_lab.evaluation.truth_states import Indices
 from maci2.imu import BiasPrior, bias_tracker
 from maci2.imu.bias_tracker import (
     StationaryShift,

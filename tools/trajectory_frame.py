@@ -18,7 +18,7 @@ from maci2.geometry import (se3_inv, se3_log)
 from maci2.pipeline.offline import calibrate_window, calibration_keyframes
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.windows import long_window
+from maci2.pipeline.prepare import long_window
 from maci2.types import Array
 
 WINDOW_S = 60.0

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maci2.calibration import calibrate
-from maci2.calibration.position_delay import one_instant, position_delay
+from maci2.calibration.calibrate import calibrate, one_instant, position_delay
 from maci2.estimator import SolverConfig
 from maci2.estimator.calibrate import NOTHING_KNOWN, solve_from_nothing
 from maci2.imu import datasheet_model

@@ -12,9 +12,8 @@ from maci2.cli.app import app
 from maci2.cli.command import command
 from maci2.cli.estimate import init
 from maci2.errors import OptionError
-from maci2.pipeline import option_list
-from maci2.pipeline.option_list import InitOptions, Opening
-from maci2.pipeline.options import RunOptions
+from maci2.pipeline import options as option_list
+from maci2.pipeline.options import InitOptions, Opening, RunOptions
 
 OPENING = {"--rig", "--imu-rate", "--imu-noise", "--T-b-c", "--topics", "--columns"}
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from maci2.cli import app as module
 from maci2.cli.app import app
-from maci2.cli.terminal import progress_bar, show_progress, working_on
+from maci2.cli.command import progress_bar, show_progress
 from maci2_lab.cli import COMMANDS as LAB
 
 
@@ -43,7 +43,7 @@ def test_the_first_thing_drawn_has_a_word(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with working_on("calibrate"):
+    with progress_bar("calibrate"):
         assert "calibrate" in terminal.getvalue()
 
 

@@ -42,7 +42,7 @@ def test_without_a_standard_error_the_answer_is_there():
 
 def test_letters_that_the_terminal_does_not_have_cost_those_letters():
     script = (
-        "from maci2.cli.terminal import usable_streams\n"
+        "from maci2.cli.command import usable_streams\n"
         "with usable_streams():\n    print('1 \\u2500 2')\n"
     )
     done = subprocess.run(

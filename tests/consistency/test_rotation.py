@@ -8,7 +8,6 @@ import pytest
 from consistency.devices import device
 from helpers import chi_square_band, numerical_jacobian
 from maci2.calibration_prior import UNKNOWN
-from maci2.consistency import contradictions
 from maci2.consistency.rotation import (
     PRIOR_WEIGHT,
     RotationSums,
@@ -79,7 +78,7 @@ def test_noise_above_the_stated_one_widens_the_covariance():
 def test_gradient_and_curvature_are_those_of_the_misfit():
     one = device(seed=9, windows=4)
     sums = sums_of(one)
-    total = RotationSums(*(part.sum(axis=0) for part in sums))
+    total = sums.products.sum(axis=0)
     R, offset_s = so3_exp(np.array([0.1, -0.2, 0.15])) @ one.T_b_c[:3, :3], 0.003
 
     def misfit(x):
@@ -123,7 +122,7 @@ def test_a_frozen_camera_is_named(noise):
     for window in one.windows:
         Ts = np.array([se3_exp(noise * xi) for xi in drawn(rng, window.covs_T_ck_ck1)])
         windows.append(replace(window, Ts_ck_ck1=Ts))
-    [reason] = contradictions(replace(one, windows=windows).constants(), 9.81, False)
+    [reason] = replace(one, windows=windows).constants().contradictions()
     assert "the camera shows no rotation while the gyroscope does" in reason
 
 

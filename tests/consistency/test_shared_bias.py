@@ -8,7 +8,7 @@ import pytest
 from consistency.devices import device
 from helpers import chi_square_band
 from maci2.consistency import InitLimits, initialize
-from maci2.consistency.translation import CONSTANTS, BiasBlocks, WanderingBias
+from maci2.consistency.translation import CONSTANTS, BiasBlocks, wandering_bias
 
 LARGE = np.array([0.05, 0.4, -0.1])
 
@@ -120,8 +120,8 @@ def test_windows_whose_bias_swings_far_are_not_ok():
     assert any(result.verdict.status == "ok" for result in found)
 
 
-def test_the_banded_fit_is_the_dense_one():
-    """A random walk by an independent route: all unknowns in one dense system."""
+def test_the_fit_of_a_wandering_bias_is_that_of_one_system_for_all_unknowns():
+    """A random walk, assembled block by block instead."""
     rng = np.random.default_rng(3)
     count, size = 6, CONSTANTS + 3
     roots = rng.standard_normal((count, size, 2 * size))
@@ -130,7 +130,7 @@ def test_the_banded_fit_is_the_dense_one():
         np.eye(size), 100,
     )  # fmt: skip
     elapsed_s, walk = rng.uniform(1.0, 4.0, count - 1), 0.3
-    found = WanderingBias(blocks, elapsed_s, walk)
+    found = wandering_bias(blocks, walk**2 * elapsed_s)
     H, g = np.zeros((CONSTANTS + 3 * count,) * 2), np.zeros(CONSTANTS + 3 * count)
     H[:CONSTANTS, :CONSTANTS] += np.eye(CONSTANTS)
     for k in range(count):

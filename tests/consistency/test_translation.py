@@ -21,7 +21,7 @@ from maci2.consistency.translation import (
     VELOCITY,
     _by_readings,
     _rows,
-    estimate_translation,
+    fitted,
     translation_sums,
 )
 from maci2.imu import preintegrate
@@ -138,5 +138,5 @@ def test_mirrored_motion_of_the_camera_has_a_negative_scale():
     [run] = runs_of(one.windows)
     biases, std = np.zeros((len(one.windows), 3)), np.full(len(one.windows), 0.1)
     sums = translation_sums(one.imu, run, one.T_b_c, biases, std, "midpoint")
-    negated = estimate_translation(sums, one.T_b_c[:3, :3], one.T_b_c[:3, 3], -np.eye(3))
-    assert negated.scale < 0.0
+    negated = fitted(sums.own_bias, one.T_b_c[:3, :3], one.T_b_c[:3, 3], (), -np.eye(3))
+    assert negated.inverse_scale < 0.0

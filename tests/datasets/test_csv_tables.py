@@ -42,7 +42,7 @@ def message_of(tmp_path, content):
 def test_one_table_written_in_many_ways_reads_the_same(tmp_path, content):
     read = table(tmp_path, content)
     np.testing.assert_array_equal(read.stamps_ns, [1, 2])
-    np.testing.assert_array_equal(read.stack("x", "y"), [[0.5, 2.0], [1.5, 3.0]])
+    np.testing.assert_array_equal(read.vector("", "xy"), [[0.5, 2.0], [1.5, 3.0]])
 
 
 @pytest.mark.parametrize(

@@ -153,9 +153,9 @@ def test_timestamps_are_read_from_the_names_of_images(tmp_path, name, factor):
         for s in stamps_ns
     ]
     write_images(tmp_path / "left", names)
-    images = read_image_names(tmp_path / "left")
-    np.testing.assert_array_equal(images.stamps_ns, stamps_ns)
-    assert images.names[int(stamps_ns[3])] == names[3]
+    found_ns, found_names = read_image_names(tmp_path / "left")
+    np.testing.assert_array_equal(found_ns, stamps_ns)
+    assert found_names[int(stamps_ns[3])] == names[3]
 
 
 def test_headings_of_more_columns_than_there_are_is_an_error(tmp_path):

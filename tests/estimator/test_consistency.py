@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import across, chi_square_band, nees_per_dof, pose_errors, simulated_window
+from helpers import across, chi_square_band, nees_per_dof, pose_errors, scaled, simulated_window
 from maci2.calibration import calibrate
 from maci2.consistency import initialize
-from maci2.estimator.camera_imu import scaled
 from maci2.geometry.gaussian import nees
 from maci2.imu import BiasPrior
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import exact_window
-from maci2.estimator.initialize import chained_poses, lever_arm, start_values
+from maci2.estimator.initial_guess import chained_poses, lever_arm, start_values
 from maci2.imu import BiasPrior, preintegrate
 
 KINDS = ["handheld", "drone", "car"]

@@ -8,12 +8,9 @@ import pytest
 from capture_cases import captured_case
 from maci2.estimator.measurements import assemble
 from maci2.estimator.problem import SCALE, SHARED, STATE, GaussianPrior, States, shared_parameters
-from maci2.estimator.smoother import (
-    solution_without_first,
-    with_wandering_parameters,
-    without_first,
-)
+from maci2.estimator.smoother import with_wandering_parameters, without_first
 from maci2.estimator.solver import covariance, last_state_covariance, solve
+from tracking_cases import chain_of, first_guess, simulated_ride
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +45,10 @@ def test_motion_between_the_first_states_are_kept_and_the_rest_is_integrated(sol
     np.testing.assert_allclose(joined.instant.reading, whole.instant.reading)
 
 
-def test_what_is_left_without_the_first_state_is_still_solved(solved):
-    case, solution = solved
-    problem = without_first(case.problem, solution)
-    rest = solution_without_first(problem, solution)
-    again = solve(problem, rest.states, rest.shared, before=None)
+def test_what_is_left_without_the_first_state_is_still_solved():
+    ride = simulated_ride(3, duration_s=3.0)
+    rest = without_first(chain_of(ride, first_guess(ride)))
+    again = solve(rest.problem, rest.states, rest.shared)
     moved = again.states.v_w - rest.states.v_w
     std = np.sqrt(np.einsum("kii->ki", covariance(again).states))[:, 3:6]
     assert np.abs(moved / std).max() < 0.01

@@ -42,7 +42,7 @@ def test_exact_steps_lie_on_a_line_whose_slope_is_gravity(kind):
     pre = preintegrate(
         window.imu, window.vision.stamps_ns, truth.gyro_bias, truth.acc_bias, "midpoint"
     )
-    tau, u, _ = falling_line(pre, window.vision, truth.T_b_c)
+    tau, u, *_ = falling_line(pre, window.vision, truth.T_b_c, np.ones(3))
     R_b0_c0 = truth.Ts_c0_b[0, :3, :3].T
     gravity, velocity = R_b0_c0 @ truth.gravity_c0, truth.velocity_b[0]
     np.testing.assert_allclose(u, velocity + np.outer(tau, gravity), atol=1e-8)
@@ -54,7 +54,7 @@ def test_the_lines_derivative_by_the_accelerometers_bias():
 
     def line(bias_acc):
         pre = preintegrate(window.imu, stamps_ns, truth.gyro_bias, bias_acc, "midpoint")
-        return falling_line(pre, window.vision, truth.T_b_c)
+        return falling_line(pre, window.vision, truth.T_b_c, np.ones(3))
 
     numerical = numerical_jacobian(lambda delta: line(truth.acc_bias + delta).u.ravel(), 3)
     np.testing.assert_allclose(

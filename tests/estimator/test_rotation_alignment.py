@@ -14,7 +14,7 @@ from helpers import (
     simulated_window,
     twist,
 )
-from maci2.estimator.rotation_alignment import align_rotations, gyro_residual, rotation_from_rates
+from maci2.estimator.initial_guess import align_rotations, gyro_residual, rotation_from_rates
 from maci2.geometry import so3_exp, so3_jr_inv, so3_log
 from maci2.geometry.gaussian import nees
 from maci2.imu import BiasPrior, preintegrate

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import exact_window, simulated_window
+from helpers import exact_window, scaled, simulated_window
 from maci2.consistency import initialize
 from maci2.errors import MeasurementError
-from maci2.estimator.camera_imu import scaled
 
 
 def test_a_wrong_scale_is_found_and_the_state_is_right():

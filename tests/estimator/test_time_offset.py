@@ -8,7 +8,7 @@ from maci2.calibration import calibrate
 from maci2.consistency import initialize
 from maci2.errors import MeasurementError
 from maci2.estimator import SolverConfig
-from maci2.estimator.camera_imu import coarse_time_offset, shifted
+from maci2.estimator.initial_guess import coarse_time_offset, shifted
 from maci2.geometry.gaussian import nees
 from maci2.imu import datasheet_model
 from maci2.simulation import SimulationConfig, simulate
@@ -53,11 +53,21 @@ def test_initialization_finds_an_offset_on_request():
     assert away < 4.0 * result.report.std_time_offset_s < 0.02
 
 
-def test_angles_alone_find_the_offset_to_a_step_of_the_grid():
-    imu, vision, _ = recorded(seed=5)
+def test_rotations_alone_find_the_offset_to_a_step_of_the_grid():
+    imu, vision, T_b_c = recorded(seed=5)
     for offset_s in (-0.05, 0.011, 0.08):
-        found = coarse_time_offset(imu, shifted(vision, -offset_s), "midpoint")
-        assert found == pytest.approx(offset_s, abs=0.005)
+        for R_b_c in (None, T_b_c[:3, :3]):
+            found = coarse_time_offset(imu, shifted(vision, -offset_s), "midpoint", R_b_c)
+            assert found == pytest.approx(offset_s, abs=0.005)
+
+
+def test_an_offset_that_the_motion_does_not_show_is_near_its_prior_after_few_solves():
+    # A device at rest: the solution must not follow the noise of the samples from place to place.
+    window = simulated_window("static", 3, steps=12)
+    inner = window.vision.part(1, 11)
+    result = initialize(window.imu, inner, window.truth.T_b_c, WITH_OFFSET)
+    assert result.report.solves <= 3
+    assert abs(result.report.time_offset_s) < 2.0 * result.report.std_time_offset_s
 
 
 def test_samples_too_few_for_a_search_are_named():

@@ -7,7 +7,7 @@ import pytest
 
 from helpers import chi_square_band
 from maci2.errors import MeasurementError
-from maci2.feature_tracks.track_sources import POINTS
+from maci2.feature_tracks.simulated_tracks import POINTS
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.geometry import se3_inv, se3_log
 from maci2.geometry.gaussian import nees

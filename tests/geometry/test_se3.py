@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from helpers import numerical_jacobian, twist
 from maci2.geometry import (
-    SERIES_BELOW,
     se3,
     se3_adj,
     se3_exp,
@@ -26,6 +25,7 @@ from maci2.geometry import (
     so3_jr_inv,
     so3_log,
 )
+from maci2.geometry.so3 import SERIES_BELOW
 
 # Angles [rad]; every one comes with a translation of metres, which must not be truncated.
 ANGLES = {

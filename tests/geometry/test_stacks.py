@@ -1,10 +1,16 @@
-"""Stacks of rotations against scipy's, which was written by others."""
+"""Stacks of rotations against scipy's and the kernels for one, which were written apart."""
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from maci2.geometry.se3 import rotations_from_quat_wxyz, skew_stack, so3_log_stack
+from maci2.geometry import so3_exp
+from maci2.geometry.se3 import (
+    rotations_from_quat_wxyz,
+    skew_stack,
+    so3_exp_stack,
+    so3_log_stack,
+)
 
 
 def axes(seed):
@@ -27,12 +33,25 @@ def test_a_half_turn_has_either_sign():
 
 def test_an_empty_stack_stays_empty():
     assert so3_log_stack(np.zeros((0, 3, 3))).shape == (0, 3)
+    assert so3_exp_stack(np.zeros((0, 3))).shape == (0, 3, 3)
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 0.1, 1.0, 3.1])
+def test_exponentials_of_a_stack_are_those_of_each_vector(angle):
+    phis = angle * axes(5)
+    expected = [so3_exp(phi) for phi in phis]
+    np.testing.assert_allclose(so3_exp_stack(phis), expected, atol=1e-14)
 
 
 def test_quaternions_of_any_norm_are_rotations():
     quats = np.random.default_rng(2).standard_normal((200, 4))
-    expected = Rotation.from_quat(quats, scalar_first=True).as_matrix()
-    np.testing.assert_allclose(rotations_from_quat_wxyz(quats), expected, atol=1e-14)
+    w, v = quats[:, :1], quats[:, 1:]
+    # q p q^-1, of the quaternion [w, v] and a point p.
+    p = axes(6)
+    across = 2.0 * np.cross(v, p)
+    expected = p + (w * across + np.cross(v, across)) / np.sum(quats**2, axis=1, keepdims=True)
+    rotated = np.einsum("nij,nj->ni", rotations_from_quat_wxyz(quats), p)
+    np.testing.assert_allclose(rotated, expected, atol=1e-14)
     with pytest.raises(ValueError, match="zeros"):
         rotations_from_quat_wxyz(np.zeros((1, 4)))
 

@@ -241,6 +241,11 @@ def test_cutting_a_step_keeps_the_density_of_its_noise(rule):
         )
 
 
+def by_kernel(imu, *segments):
+    samples = imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0
+    return preintegrate_segments(*samples, *segments, False)
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("motion", MOTIONS)
 def test_all_segments_at_once_with_numpy_equal_the_compiled_kernel(rule, motion):
@@ -249,22 +254,16 @@ def test_all_segments_at_once_with_numpy_equal_the_compiled_kernel(rule, motion)
     stamps_ns = np.append(imu.stamps_ns[[3, 4, 60, 61, 190]] + 1_234_567, imu.stamps_ns[-1])
     stamps_ns = np.insert(stamps_ns, 1, stamps_ns[0] + 1_000_000)
     biases = np.linspace(-0.2, 0.3, 6 * (len(stamps_ns) - 1)).reshape(-1, 6)
-    arguments = (
-        imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0,
-        stamps_ns[:-1], stamps_ns[1:], biases, rule == "midpoint", False,
-    )  # fmt: skip
-    of_arrays, of_kernel = preintegrate_arrays(*arguments), preintegrate_segments(*arguments)
+    segments = stamps_ns[:-1], stamps_ns[1:], biases, rule == "midpoint"
+    of_arrays, of_kernel = preintegrate_arrays(imu, *segments), by_kernel(imu, *segments)
     for values, expected in zip(of_arrays, of_kernel, strict=True):
         assert_close_to(values, expected)
 
 
 def test_no_segments_at_once_with_numpy_give_empty_arrays_as_the_compiled_kernel_does():
     imu, no_ns = samples("zero"), np.zeros(0, np.int64)
-    arguments = (
-        imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0,
-        no_ns, no_ns, np.zeros((0, 6)), True, False,
-    )  # fmt: skip
-    of_arrays, of_kernel = preintegrate_arrays(*arguments), preintegrate_segments(*arguments)
+    segments = no_ns, no_ns, np.zeros((0, 6)), True
+    of_arrays, of_kernel = preintegrate_arrays(imu, *segments), by_kernel(imu, *segments)
     assert [values.shape for values in of_arrays] == [values.shape for values in of_kernel]
 
 

@@ -6,19 +6,16 @@ import sys
 
 import pytest
 
-from maci2.jit import __main__ as worker
-from maci2.jit import fill as filling
-from maci2.jit import seldom
+from maci2.jit import fill as fill_module
+from maci2.jit import kernels, seldom
 from maci2.jit.cache import stamp_of
-
-fill_module = importlib.import_module("maci2.jit.fill")
+from maci2.jit.fill import fill as filling
 
 
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
-    for module in (fill_module, worker):
-        monkeypatch.setattr(module, "cache_folder", lambda: tmp_path)
-        monkeypatch.setattr(module, "is_filled", lambda job: stamp_of(tmp_path, job).exists())
+    monkeypatch.setattr(fill_module, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(fill_module, "is_filled", lambda job: stamp_of(tmp_path, job).exists())
     return tmp_path
 
 
@@ -105,9 +102,9 @@ def test_without_a_folder_nothing_is_started(monkeypatch, workers):
 
 def test_a_worker_stamps_its_job_when_it_is_done_and_does_it_once(monkeypatch, folder):
     done = []
-    monkeypatch.setattr(worker, "target", lambda job: lambda: done.append(job))
-    worker.main(["render"])
-    worker.main(["render"])
+    monkeypatch.setattr(fill_module, "target", lambda job: lambda: done.append(job))
+    fill_module.main(["render"])
+    fill_module.main(["render"])
     assert done == ["render"]
     assert stamp_of(folder, "render").exists()
 
@@ -116,40 +113,24 @@ def test_a_worker_that_fails_leaves_no_stamp(monkeypatch, folder):
     def fail():
         raise RuntimeError("no room")
 
-    monkeypatch.setattr(worker, "target", lambda job: fail)
+    monkeypatch.setattr(fill_module, "target", lambda job: fail)
     with pytest.raises(RuntimeError, match="no room"):
-        worker.main(["render"])
+        fill_module.main(["render"])
     assert not stamp_of(folder, "render").exists()
-
-
-REACHED = []
-
-
-def climb(n):
-    REACHED.append(n)
-    if n > 0:
-        climb(n - 1)
-
-
-def test_a_function_on_a_large_stack_does_what_it_did():
-    climb_far = worker.on_a_large_stack(climb)
-    assert climb_far.__code__.co_stacksize == worker.STACK_SLOTS
-    climb_far(300)
-    assert list(range(300, -1, -1)) == REACHED
 
 
 def test_what_is_announced_before_compiling_happens_once(monkeypatch):
     seen = []
-    fill_module.before_compiling(lambda: seen.append(1))
-    fill_module.announce_compiling()
-    fill_module.announce_compiling()
+    kernels.before_compiling(lambda: seen.append(1))
+    kernels.announce_compiling()
+    kernels.announce_compiling()
     assert seen == [1]
 
 
 def test_every_job_is_in_one_chain_and_names_what_exists():
     chained = [job for chain in fill_module.CHAINS for job in chain]
     assert sorted(chained) == sorted(fill_module.JOBS)
-    for target, kernels in fill_module.JOBS.values():
+    for target, count in fill_module.JOBS.values():
         module, _, function = target.partition(":")
         assert callable(getattr(importlib.import_module(module), function))
-        assert kernels > 0
+        assert count > 0

@@ -15,7 +15,7 @@ from maci2.imu import raw_model
 from maci2.live import OnlineInitializer, OnlineTracker, OnlineTrackerConfig
 from maci2.live.replay import replay
 from maci2.live.stream import BEFORE_S
-from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.vision_sources import rotation_predictor
 from maci2.sensors import truth_at
 from maci2.types import NS
 from maci2.vision.odometry import StereoOdometry
@@ -40,8 +40,8 @@ def test_the_first_result_of_a_stream_is_that_of_the_recording(data_root):
     )
     vision = odometry.poses(stamps_ns)
     start_ns, end_ns = int(stamps_ns[0]), int(stamps_ns[-1])
-    samples = recording.imu.between(start_ns - round(BEFORE_S * NS), end_ns)
-    samples = samples.between(max(int(samples.stamps_ns[0]), start_ns - NS // 2), end_ns)
+    before_ns = max(start_ns - round(BEFORE_S * NS), int(recording.imu.stamps_ns[0]))
+    samples = recording.imu.between(before_ns, end_ns)
     imu = raw_model(samples, recording.rig.imu).between(start_ns, end_ns)
     offline = initialize(imu, vision, rectified_extrinsics(recording.rig))
     assert first.verdict.status == offline.verdict.status == "ok"
@@ -59,7 +59,7 @@ def test_a_real_device_at_rest_is_recognised(data_root):
 
 
 @pytest.mark.dataset
-@pytest.mark.parametrize("imu", ["datasheet", "noise"])
+@pytest.mark.parametrize("imu", ["raw", "datasheet", "noise"])
 def test_a_replayed_tracker_gives_the_states_of_track(data_root, tmp_path, imu):
     """Images, predicted rotations, walks, smoother: the same with every part of the wiring."""
     path = data_root / "euroc" / "MH_01_clip"

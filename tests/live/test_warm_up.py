@@ -2,8 +2,8 @@
 
 import pytest
 
+from maci2.jit import warm_up
 from maci2.live import OnlineInitializer, OnlineTracker, initializer, tracker
-from maci2.pipeline import warm_up as rehearsals
 from maci2.simulation import SimulationConfig, simulate
 from online_cases import SimulatedTracker, simulated
 
@@ -26,4 +26,4 @@ def test_kernels_are_warm_before_the_first_sample(monkeypatch, made, room, jobs)
 
 
 def test_all_jobs_run_on_their_own_data():
-    rehearsals.warm_up("odometry", "initialize", "chain")
+    warm_up("odometry", "initialize", "chain")

@@ -2,16 +2,16 @@
 
 import numpy as np
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.estimator.normal_equations import factorize
 from maci2.estimator.residuals import solved_for
-from maci2.estimator.smoother import MEASURED
 from maci2.estimator.solver import covariance, normal_equations
 from tracking_cases import GOOD_NOISE, chain_of, first_guess, simulated_ride
 
 
 def test_many_right_hand_sides_are_solved_as_dense_equations_are():
     ride = simulated_ride(50, duration_s=3.0, noise=GOOD_NOISE)
-    solution = chain_of(ride, first_guess(ride), MEASURED)
+    solution = chain_of(ride, first_guess(ride), CALIBRATED)
     system, factored = normal_equations(solution), normal_equations(solution)
     assert factorize(factored, 0.0, factored)
     (rows, border, _), b = system, len(system.border)

@@ -11,7 +11,7 @@ from maci2.api import track_recording
 from maci2.datasets import open_recording
 from maci2.datasets.frames import image_paths
 from maci2.metrics.track_errors import track_errors
-from maci2.pipeline.track_files import raw_biases
+from maci2.pipeline.track_recording import raw_biases
 from maci2.types import NS
 
 pytestmark = pytest.mark.dataset
@@ -76,8 +76,8 @@ def require_covered(errors):
     """Errors over all states, the degraded ones included, as large as their covariance says."""
     assert errors.nees["velocity"] < 2.0
     assert errors.nees["position"] < 2.0
-    assert np.nanmax(errors.nees_over_time.velocity) < 5.0
-    assert np.nanmax(errors.nees_over_time.position) < 5.0
+    assert np.nanmax(errors.nees_over_time["velocity"]) < 5.0
+    assert np.nanmax(errors.nees_over_time["position"]) < 5.0
 
 
 @pytest.mark.parametrize("duration_s", [1.0, 2.0])

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from helpers import numerical_jacobian
-from maci2.estimator.prediction import predict
 from maci2.estimator.problem import States, shared_parameters
+from maci2.estimator.smoother import predict
 from maci2.geometry import se3_exp, se3_inv, se3_log, so3_exp, so3_log
 from tracking_cases import simulated_ride
 
@@ -50,13 +50,13 @@ def test_derivatives_by_the_state_before():
 
     def carried(dx):
         found = predict(imu, span_ns, moved(state, dx), np.eye(15), shared, WALKS)
-        return difference(found.state, at.state)
+        return difference(found.end.state, at.end.state)
 
     def motion(dx):
         found = predict(imu, span_ns, moved(state, dx), np.eye(15), shared, WALKS)
         return se3_log(found.T_ck_ck1 @ se3_inv(at.T_ck_ck1))
 
-    np.testing.assert_allclose(at.F, numerical_jacobian(carried, dim=15), atol=2e-6)
+    np.testing.assert_allclose(at.end.F, numerical_jacobian(carried, dim=15), atol=2e-6)
     np.testing.assert_allclose(at.J, numerical_jacobian(motion, dim=15), atol=2e-6)
 
 
@@ -74,8 +74,8 @@ def test_covariances_are_those_of_sampled_states_and_samples():
         start = moved(state, stds * rng.standard_normal(15))
         found = predict(noisy, span_ns, start, np.eye(15), shared, WALKS)
         apart = se3_log(found.T_ck_ck1 @ se3_inv(at.T_ck_ck1))
-        errors.append(np.concatenate([difference(found.state, at.state), apart]))
-    stated = np.block([[at.cov_state, at.cross], [at.cross.T, at.cov]])
+        errors.append(np.concatenate([difference(found.end.state, at.end.state), apart]))
+    stated = np.block([[at.end.cov, at.cross], [at.cross.T, at.cov]])
     scale = np.sqrt(np.diag(stated))
     sampled = np.cov(np.array(errors).T) / np.outer(scale, scale)
     np.testing.assert_allclose(sampled, stated / np.outer(scale, scale), atol=0.13)

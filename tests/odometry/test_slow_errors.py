@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.estimator.drift import ERROR, TIME_CONSTANT_S, drift_step
+from maci2.estimator.visual_noise import ERROR, TIME_CONSTANT_S, drift_step
 from maci2.geometry import so3_log
 from maci2.geometry.gaussian import nees
 from maci2.metrics.track_errors import track_errors

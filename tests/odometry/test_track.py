@@ -290,7 +290,7 @@ def test_half_a_minute_without_images_is_bridged_by_the_imu():
     assert {state.segment for state in found.states} == {0}
     errors = track_errors(found.states, np.zeros((len(found.states), 3)), ride.truth, found.origins)
     assert errors.nees["velocity"] < 2.0
-    assert np.nanmax(errors.nees_over_time.position) < 5.0
+    assert np.nanmax(errors.nees_over_time["position"]) < 5.0
 
 
 def test_an_imu_that_covers_a_part_is_tracked_there():

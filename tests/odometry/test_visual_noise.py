@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from maci2.estimator.smoother import KNOWN, MEASURED
+from maci2.calibration_prior import CALIBRATED, EXACT
 from maci2.estimator.visual_noise import BELIEVED_CHI2, Innovation, VisualNoise
 from maci2.geometry import se3_exp
 from maci2.metrics.track_errors import track_errors
@@ -72,10 +72,10 @@ def test_sigma_covers_the_error_where_single_poses_are_off_by_a_centimetre():
         Ts[k, :3, 3] += 0.01 * direction / np.linalg.norm(direction)
     vision, worst = replace(ride.vision, Ts_ck_ck1=Ts), {}
     for adapted in (True, False):
-        config = SmootherConfig(calibration=MEASURED, adapt_visual_noise=adapted)
+        config = SmootherConfig(calibration=CALIBRATED, adapt_visual_noise=adapted)
         found = track(ride.imu, vision, ride.T_b_c, ride.walks, vision.stamps_ns, config)
         errors = track_errors(found.states, np.zeros((len(found.states), 3)), ride.truth)
-        worst[adapted] = np.sqrt(3.0 * np.nanmax(errors.nees_over_time.velocity))
+        worst[adapted] = np.sqrt(3.0 * np.nanmax(errors.nees_over_time["velocity"]))
     assert worst[True] < 5.0 < worst[False]
 
 
@@ -83,7 +83,7 @@ def test_extrinsics_that_are_off_do_not_degrade_the_vertical_where_they_are_doub
     ride = simulated_ride(11, duration_s=20.0)
     off = se3_exp(np.array([0.0, 0.0, 0.0, 0.006, -0.004, 0.005])) @ ride.T_b_c
     scores = {}
-    for name, spread in {"known": KNOWN, "doubted": MEASURED}.items():
+    for name, spread in {"known": EXACT, "doubted": CALIBRATED}.items():
         # Without it: noise read off innovations would cover a part of it, too.
         config = SmootherConfig(calibration=spread, adapt_visual_noise=False)
         found = track(ride.imu, ride.vision, off, ride.walks, ride.vision.stamps_ns, config)
@@ -98,8 +98,8 @@ def test_extrinsics_that_are_off_do_not_degrade_the_vertical_where_they_are_doub
 
 def test_a_simulated_rig_is_taken_at_its_word_and_a_real_one_is_not():
     rig = simulate(SimulationConfig(duration_s=2.0)).rig
-    assert calibration_spread(rig) is KNOWN
+    assert calibration_spread(rig) is EXACT
     assert bias_walks(rig, "raw") == (rig.imu.walk_gyro, rig.imu.walk_acc)
     real = replace(rig, imu=replace(rig.imu, exact=False))
-    assert calibration_spread(real) is MEASURED
+    assert calibration_spread(real) is CALIBRATED
     assert bias_walks(real, "raw")[0] > rig.imu.walk_gyro

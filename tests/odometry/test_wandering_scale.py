@@ -7,7 +7,7 @@ import numpy as np
 
 from maci2.estimator.problem import SCALE
 from maci2.estimator.solver import SolverOptions, solve
-from maci2.estimator.wandering_scale import (
+from maci2.estimator.visual_noise import (
     random_walk,
     solve_with_wandering_scale,
     stretched_motions,

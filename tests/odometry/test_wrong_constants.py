@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers import scaled
 from maci2.errors import DatasetError
-from maci2.estimator.camera_imu import scaled
 from maci2.odometry import track
 from maci2_lab.experiments.input_faults import rotated
 from tracking_cases import simulated_ride

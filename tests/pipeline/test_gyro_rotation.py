@@ -9,7 +9,7 @@ from maci2.calibration_prior import UNVERIFIED
 from maci2.geometry import se3_inv, so3_exp, so3_log
 from maci2.geometry.gaussian import nees
 from maci2.imu import datasheet_model
-from maci2.pipeline.gyro_rotation import GyroRotation, rotation_predictor
+from maci2.pipeline.vision_sources import GyroRotation, rotation_predictor
 from maci2.sensors import on_imu_clock, truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.types import NS

@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maci2.consistency import contradictions
 from maci2.datasets import write_euroc
 from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.windows import one_window
+from maci2.pipeline.prepare import one_window, open_inputs
 from maci2.simulation import SimulationConfig, simulate
 from maci2_lab.experiments.input_faults import (
     InputFault,
@@ -34,7 +32,7 @@ def inputs(tmp_path_factory):
 def test_a_sound_recording_contradicts_nothing_and_is_asked_once(inputs):
     constants = inputs.constants
     assert constants.windows >= 8
-    assert contradictions(constants, 9.81, False) == []
+    assert constants.contradictions() == []
     assert inputs.constants is constants
 
 
@@ -82,7 +80,7 @@ def test_a_gap_in_the_samples_costs_its_windows_only(inputs):
     )
     constants = replace(inputs, imu=imu).constants
     assert 0 < constants.windows < inputs.constants.windows
-    assert contradictions(constants, 9.81, False) == []
+    assert constants.contradictions() == []
 
 
 def test_a_recording_shorter_than_a_window_has_no_premises(tmp_path):

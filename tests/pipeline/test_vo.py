@@ -7,7 +7,7 @@ import pytest
 
 from maci2.datasets import open_recording
 from maci2.errors import OptionError
-from maci2.pipeline.option_list import VoOptions
+from maci2.pipeline.options import VoOptions
 from maci2.pipeline.vo import run_vo, settings_of
 from maci2.rigs import write_rig
 from maci2.vision import odometry

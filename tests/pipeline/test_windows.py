@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from maci2.errors import DatasetError
-from maci2.pipeline.windows import one_window, plan_windows
+from maci2.pipeline.prepare import one_window, plan_windows
 
 NS = 1_000_000_000
 IMAGES_NS = 7 * NS + np.arange(0, 10 * NS + 1, NS // 20, dtype=np.int64)

@@ -8,8 +8,8 @@ import pytest
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
 from maci2.geometry import se3_exp, se3_inv, se3_log
-from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.render_along import rendered_on_imu_clock
+from maci2.pipeline.vision_sources import rotation_predictor
 from maci2.sensors import truth_at
 from maci2.simulation.rendering.difficulty import HARD
 from maci2.simulation.rendering.images import RenderConfig, render_recording

@@ -7,17 +7,18 @@ from maci2.errors import OptionError
 from maci2.vision import covariance
 from maci2.vision.covariance import (
     FORMAT,
+    INPUTS,
+    MATCH_CARD,
     MAX_STD_PX,
     MIN_STD_PX,
     OUTPUTS,
     FixedNoise,
     Learned,
+    MatchFeatures,
     StructureTensor,
     covariance_model,
     covariances,
-    read_match_card,
 )
-from maci2.vision.match_features import INPUTS, MatchFeatures
 
 
 def features(count, tensors=(100.0, 0.0, 400.0)):
@@ -72,8 +73,8 @@ def test_damaged_or_foreign_weights_are_refused(tmp_path, monkeypatch):
 
 def test_cards_of_other_files_are_refused():
     with pytest.raises(OptionError, match="no match covariance of maci2"):
-        read_match_card({}, "other.onnx")
+        MATCH_CARD.read({}, "other.onnx")
     with pytest.raises(OptionError, match="weight format 0"):
-        read_match_card({"maci2_match_covariance": '{"format": 0}'}, "old.onnx")
+        MATCH_CARD.read({"maci2_match_covariance": '{"format": 0}'}, "old.onnx")
     with pytest.raises(OptionError, match="card is damaged"):
-        read_match_card({"maci2_match_covariance": f'{{"format": {FORMAT}}}'}, "cut.onnx")
+        MATCH_CARD.read({"maci2_match_covariance": f'{{"format": {FORMAT}}}'}, "cut.onnx")

@@ -4,7 +4,7 @@ import numpy as np
 
 from maci2.geometry import se3_exp, se3_inv, se3_log
 from maci2.geometry.gaussian import nees
-from maci2.vision.outlier_rejection import (
+from maci2.vision.relative_pose import (
     LARGE_LEVERAGE,
     MIN_MATCHES,
     MOVING,
@@ -50,13 +50,13 @@ def wall_and_box(T_box, rng, wall_std=1.5, box_std=0.1):
 def test_leverages_add_up_to_the_degrees_of_freedom():
     matches, covs = wall_and_box(T_CK_CK1, np.random.default_rng(0))
     pose = two_frame_pose(matches, covs, CAMERA)
-    np.testing.assert_allclose(leverages(matches, covs, CAMERA, pose).sum(), 6.0, rtol=1e-3)
+    np.testing.assert_allclose(leverages(pose).sum(), 6.0, rtol=1e-3)
 
 
 def test_a_sharp_box_before_a_poor_wall_is_what_the_pose_hangs_on():
     matches, covs = wall_and_box(T_CK_CK1, np.random.default_rng(1))
     pose = two_frame_pose(matches, covs, CAMERA)
-    part = influential_part(matches, covs, CAMERA, pose)
+    part = influential_part(pose)
     assert part[80:].mean() > 0.8
     assert part[:80].mean() < 0.2
 
@@ -67,8 +67,8 @@ def test_a_pose_of_an_evenly_covered_image_hangs_on_no_part():
     matches = moved(uv0, rng.uniform(6, 40, 300), T_CK_CK1, 0.2, rng)
     covs = np.tile(0.04 * np.eye(4), (300, 1, 1))
     pose = two_frame_pose(matches, covs, CAMERA)
-    assert influential_part(matches, covs, CAMERA, pose) is None
-    assert leverages(matches, covs, CAMERA, pose).max() < LARGE_LEVERAGE / 10
+    assert influential_part(pose) is None
+    assert leverages(pose).max() < LARGE_LEVERAGE / 10
 
 
 def test_the_motion_of_a_box_is_covered_and_a_box_that_stands_costs_little():
@@ -79,8 +79,8 @@ def test_the_motion_of_a_box_is_covered_and_a_box_that_stands_costs_little():
     for moves in (True, False) * 100:
         matches, covs = wall_and_box(T_BOX if moves else T_CK_CK1, rng)
         pose = two_frame_pose(matches, covs, CAMERA)
-        part = influential_part(matches, covs, CAMERA, pose)
-        rest = pose_of_others(matches, covs, CAMERA, pose, part)
+        part = influential_part(pose)
+        rest = pose_of_others(pose, part)
         away = se3_log(np.ascontiguousarray(rest.T_ck_ck1 @ se3_inv(pose.T_ck_ck1)))
         error = se3_log(np.ascontiguousarray(pose.T_ck_ck1 @ se3_inv(T_CK_CK1)))
         doubted = either_way(pose.cov, rest.cov, away)
@@ -99,4 +99,4 @@ def test_too_few_others_tell_nothing():
     pose = two_frame_pose(matches, covs, CAMERA)
     part = np.ones(len(matches), dtype=bool)
     part[: MIN_MATCHES - 1] = False
-    assert pose_of_others(matches, covs, CAMERA, pose, part) is None
+    assert pose_of_others(pose, part) is None

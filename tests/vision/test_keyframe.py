@@ -5,9 +5,15 @@ import numpy as np
 import pytest
 
 from maci2.geometry import so3_exp
-from maci2.vision.keyframe import Keyframe, coarse_levels, match_keyframes
-from maci2.vision.klt import COARSE_LEVELS, Tracks, scaled
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.keyframe import (
+    COARSE_LEVELS,
+    Keyframe,
+    Tracks,
+    coarse_levels,
+    match_keyframes,
+    scaled,
+)
+from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import PinholePair
 
 CAMERA = PinholePair(400.0, (255.5, 255.5), 0.1)
@@ -59,7 +65,7 @@ def share_moved_by(matches, columns, count):
 @pytest.mark.parametrize("predicted", [None, prediction([0.0, 0.0, 0.0], 0.1)])
 def test_a_motion_that_nothing_predicts_is_found_all_the_same(predicted):
     first, second = seen_from(200), seen_from(260)
-    found = match_keyframes(first, [], second, 0.0, CAMERA, predicted)
+    found = match_keyframes(first, [], second, CAMERA, predicted)
     assert share_moved_by(found.matches, -60.0, len(first.uv)) > 0.8
 
 
@@ -67,5 +73,5 @@ def test_points_are_looked_for_where_the_predicted_rotation_moves_them():
     first, second = seen_from(200), seen_from(320)
     # Rotated about y by this, the middle of the image moves by 120 px, other columns by some more.
     predicted = prediction([0.0, np.arctan(120.0 / 400.0), 0.0], 0.01)
-    found = match_keyframes(first, [], second, 0.0, CAMERA, predicted)
+    found = match_keyframes(first, [], second, CAMERA, predicted)
     assert share_moved_by(found.matches, -120.0, len(first.uv)) > 0.8

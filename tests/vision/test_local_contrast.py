@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from maci2.vision.klt import locally_scaled
+from maci2.vision.keyframe import locally_scaled
 
 
 @pytest.fixture(scope="module")

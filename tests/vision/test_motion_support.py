@@ -1,19 +1,23 @@
 """Which of several motions points support, and what is covered where nothing decides."""
 
-from dataclasses import replace
-
 import cv2
 import numpy as np
 import pytest
 
 from maci2.geometry import se3, se3_exp, se3_inv
 from maci2.vision.covariance import EXACT_CALIBRATION, covariance_model
-from maci2.vision.hypotheses import Candidate, MotionEstimator, Span, leading, most_supported
-from maci2.vision.keyframe import Keyframe, match_along
-from maci2.vision.klt import Tracks, candidates, follow, scaled
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.hypotheses import (
+    Candidate,
+    MotionEstimator,
+    Span,
+    leading,
+    most_supported,
+    periods,
+    rivals,
+)
+from maci2.vision.keyframe import Keyframe, candidates, follow, match_along, scaled
 from maci2.vision.relative_pose import RelativePose
-from maci2.vision.self_similarity import periods, rivals
+from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import PinholePair
 
 MM = 1e-3
@@ -31,7 +35,7 @@ def supported(x_mm, points, in_view=400, y_mm=0.0):
     mask, view = np.zeros((2, 400), dtype=bool)
     mask[points], view[:in_view] = True, True
     pose = RelativePose(SPAN_NS, T, cov, 400, int(mask.sum()), 0.1)
-    return Candidate("measured", pose, mask, view)
+    return Candidate(pose, mask, view)
 
 
 def decided(motions):
@@ -104,22 +108,17 @@ def keyframe_of(shift_px, unique):
     return Keyframe(left, right, scaled(left), uv, stereo, np.zeros((len(uv), 2)), "")
 
 
-def tracks_of(frame, which):
-    """Stereo matches of some points."""
-    stereo = frame.stereo
-    return Tracks(stereo.uv[which], stereo.backward[which], stereo.found[which])
-
-
 def measured(moved_px, unique):
     """Motion to the right by some pixels of the image, and the keyframes it was measured from."""
-    span = Span(SPAN_NS, keyframe_of(0, unique), keyframe_of(moved_px, unique))
     predicted = PredictedRotation(np.eye(3), 1e-4 * np.eye(3))
+    ends = keyframe_of(0, unique), keyframe_of(moved_px, unique)
+    span = Span(SPAN_NS, *ends, predicted=predicted)
     estimator = MotionEstimator(
         covariance_model("fixed"), CAMERA, EXACT_CALIBRATION, False, lambda *_: predicted
     )
-    direct = estimator.matched(span, predicted)
+    direct = estimator.matched(span)
     repeated = estimator.repeated(span, direct)
-    return estimator.believed(span, predicted, [direct], [], repeated), span
+    return estimator.believed(span, [direct], [], repeated), span
 
 
 def test_periods_are_those_of_the_wall():
@@ -147,8 +146,7 @@ def rendered_frame(rendered):
     recording = open_recording(rendered)
     rectification = rectify(recording.rig)
     pair = stereo_frames(recording).pair(3)
-    camera = PinholePair(rectification.focal, rectification.center, rectification.baseline)
-    return PreparedPair(pair, rectification).keyframe, camera
+    return PreparedPair(pair, rectification).keyframe, rectification
 
 
 @pytest.mark.parametrize("moved_px", [6, 40])
@@ -178,7 +176,7 @@ def test_motions_a_period_away_are_asked_where_nothing_else_contradicts_them(uni
     first, second = keyframe_of(0, unique), keyframe_of(6, unique)
     if unique:
         on_poster = (abs(first.uv - [320, 240]) < [120, 80]).all(axis=1)
-        first = replace(first, uv=first.uv[on_poster], stereo=tracks_of(first, on_poster))
+        first = first.with_points(on_poster)
     T_ck_ck1 = se3(np.eye(3), np.array([6.0 / PX_PER_M, 0.0, 0.0]))
     side = TILE_PX / PX_PER_M
     period = np.array([[side, side, 0.0], [side, -side, 0.0]])
@@ -191,6 +189,6 @@ def test_points_without_texture_do_not_agree_with_whatever_is_asked():
     grey = np.clip(rng.normal(120.0, 1.0, first.left.shape), 0, 255).astype(np.uint8)
     blank = Keyframe(grey, grey, scaled(grey), first.uv, first.stereo, first.relief, "")
     T_ck_ck1 = se3(np.eye(3), np.array([0.2, 0.0, 0.0]))
-    found, in_view = match_along(first, blank, 0.0, T_ck_ck1, CAMERA)
+    found, in_view = match_along(first, blank, T_ck_ck1, CAMERA)
     assert in_view.sum() > 200
     assert len(found.matches) < 0.5 * in_view.sum()

@@ -6,9 +6,15 @@ import pytest
 from maci2.geometry import se3_exp, se3_inv, se3_log
 from maci2.geometry.gaussian import nees
 from maci2.types import Array
-from maci2.vision.outlier_rejection import consensus_pose, most_common_motion, second_motion
-from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.relative_pose import CONTAMINATION, contamination_scale, doubt
+from maci2.vision.relative_pose import (
+    CONTAMINATION,
+    consensus_pose,
+    contamination_scale,
+    doubt,
+    most_common_motion,
+    second_motion,
+)
+from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import (
     INLIER_CHI2,
     Matches,
@@ -179,7 +185,7 @@ def test_two_motions_of_like_support_widen_the_covariance_by_their_difference(wo
     matches = together(seen(WORLD, world, rng), seen(THING, 95, rng))
     covs = covariances(len(matches))
     pose = consensus_pose(matches, covs, CAMERA)
-    found = second_motion(matches, covs, CAMERA, pose)
+    found = second_motion(pose)
     assert found is not None
     cov = pose.cov + doubt(pose, found)
     for T_ck_ck1 in (WORLD, THING):
@@ -193,7 +199,7 @@ def test_a_small_thing_that_moves_raises_no_doubt() -> None:
     matches = together(seen(WORLD, 120, rng), seen(THING, 60, rng))
     covs = covariances(180)
     pose = consensus_pose(matches, covs, CAMERA)
-    assert second_motion(matches, covs, CAMERA, pose) is None
+    assert second_motion(pose) is None
 
 
 def test_a_small_thing_with_the_predicted_rotation_is_a_possible_motion_but_no_doubt() -> None:
@@ -205,10 +211,10 @@ def test_a_small_thing_with_the_predicted_rotation_is_a_possible_motion_but_no_d
     covs = covariances(180)
     pose = consensus_pose(matches, covs, CAMERA)
     predicted = PredictedRotation(WORLD[:3, :3], 1e-4 * np.eye(3))
-    found = second_motion(matches, covs, CAMERA, pose, predicted)
+    found = second_motion(pose, predicted)
     assert found is not None
     assert found.share == pytest.approx(40 / 180, abs=0.04)
     away = se3_log(found.pose.T_ck_ck1 @ se3_inv(THING_ALONG))
     assert nees(away, found.pose.cov) < 25.0
     assert not doubt(pose, found).any()
-    assert second_motion(matches, covs, CAMERA, pose) is None
+    assert second_motion(pose) is None

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from maci2.vision.match_features import (
+from maci2.vision.covariance import (
     EVIDENCE,
     INPUTS,
     MATCHED_SIDE,
@@ -43,12 +43,12 @@ def test_a_patch_is_sampled_between_pixels_and_stays_inside():
     rng = np.random.default_rng(0)
     image = rng.integers(0, 255, (60, 80)).astype(np.uint8)
     patch = np.empty((MATCHED_SIDE, MATCHED_SIDE))
-    sample(image, 40.25, 30.5, patch)
+    sample(image, np.array([40.25, 30.5]), patch)
     around = image[20:42, 30:52].astype(float)
     across = 0.75 * around[:, :-1] + 0.25 * around[:, 1:]
     np.testing.assert_allclose(patch, 0.5 * (across[:-1] + across[1:]), atol=1e-9)
-    for u, v in ((-50.0, -50.0), (500.0, 500.0)):
-        sample(image, u, v, patch)
+    for outside in (-50.0, 500.0):
+        sample(image, np.full(2, outside), patch)
         assert (patch >= 0.0).all()
         assert (patch <= 255.0).all()
 

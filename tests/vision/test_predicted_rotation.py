@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from maci2.geometry import se3, so3_exp
-from maci2.vision.covariance import EXACT_CALIBRATION, FixedNoise
-from maci2.vision.keyframe import KeyframeMatches
-from maci2.vision.match_features import INPUTS, MatchFeatures
-from maci2.vision.predicted_rotation import PredictedRotation, carried, homography, no_prediction
+from maci2.vision.covariance import EXACT_CALIBRATION, INPUTS, FixedNoise, MatchFeatures
+from maci2.vision.keyframe import KeyframeMatches, carried, homography
 from maci2.vision.relative_pose import measure_relative_pose
+from maci2.vision.relative_poses import PredictedRotation, no_prediction
 from maci2.vision.two_frame import Matches, PinholePair, points
 
 CAMERA = PinholePair(400.0, (376.0, 240.0), 0.11)

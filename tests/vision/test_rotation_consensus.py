@@ -6,7 +6,7 @@ import pytest
 from maci2.geometry import so3_exp, so3_log
 from maci2.geometry.gaussian import nees
 from maci2.vision.moving_objects import HISTORY, RotationConsensus
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.relative_poses import PredictedRotation
 
 BIAS_STD, DT = 0.1, 0.2
 OWN_STD, MATCH_STD = 2e-4, 5e-4

@@ -9,9 +9,9 @@ from maci2.geometry import se3, so3_exp
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
 from maci2.vision.keyframe import PreparedPair
-from maci2.vision.moving_objects import LASTING, SecondLook, follows, near, with_points
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.moving_objects import LASTING, SecondLook, follows, near
 from maci2.vision.relative_pose import RelativePose, unmeasured
+from maci2.vision.relative_poses import PredictedRotation
 
 STD = 5e-4
 BIAS = np.array([0.012, -0.006, 0.009])
@@ -94,7 +94,7 @@ def look_with(found, known=6):
 
 def judged(look, one):
     index = one.stamps_ns[0] // NS
-    return look.judged(one, pair(index), [], pair(index + 1))
+    return look.judged(one, [pair(index), pair(index + 1)])
 
 
 def test_a_sound_pose_is_handed_on_as_it_is():
@@ -104,7 +104,7 @@ def test_a_sound_pose_is_handed_on_as_it_is():
 
 def test_nothing_is_judged_before_enough_is_known():
     look, thing = look_with({}, known=1), pose(6, THING, "thing")
-    assert not look.knows
+    assert look._consensus.shared is None
     assert judged(look, thing) is thing
 
 
@@ -178,7 +178,7 @@ def test_a_pose_follows_what_most_matches_on_it_agree_with():
 def test_a_keyframe_with_some_of_its_points_keeps_their_stereo_matches():
     whole = PreparedPair(pair(0), Same()).keyframe
     kept = np.arange(len(whole.uv)) % 2 == 0
-    some = with_points(whole, kept)
+    some = whole.with_points(kept)
     np.testing.assert_array_equal(some.uv, whole.uv[kept])
     np.testing.assert_array_equal(some.stereo.uv, whole.stereo.uv[kept])
     np.testing.assert_array_equal(some.relief, whole.relief[kept])

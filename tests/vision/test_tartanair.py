@@ -55,7 +55,7 @@ def ratios(data_root):
         frames.append(keyframe(unrectified(pair[0].shape), *pair))
     model, found = Learned(), []
     for k in range(9):
-        step = match_keyframes(frames[k], [], frames[k + 1], 0.0, CAMERA)
+        step = match_keyframes(frames[k], [], frames[k + 1], CAMERA)
         matches = step.matches
         flow, known = exact_flow(
             folder / "flow_lcam_front" / f"{k:06d}_{k + 1:06d}_flow.png", matches.uv0

@@ -1,5 +1,6 @@
 """One tracker: recorded and live images give the same relative poses and the same complaints."""
 
+import threading
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -14,10 +15,9 @@ from maci2.geometry.gaussian import nees
 from maci2.types import NS
 from maci2.vision.hypotheses import MotionEstimator, Span
 from maci2.vision.keyframe import PreparedPair
-from maci2.vision.odometry import StereoOdometry
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.odometry import AHEAD, KeyframeTracker, StereoOdometry, StereoTracker
 from maci2.vision.relative_pose import chained, unmeasured
-from maci2.vision.tracker import AHEAD, KeyframeTracker, StereoTracker
+from maci2.vision.relative_poses import PredictedRotation
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_no_chain_goes_through_a_pair_that_is_not_of_one_instant(flight):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
     late = replace(pairs[5], right=pairs[4].right)
-    ends = [tracker._prepared(pair) for pair in (pairs[4], pairs[6])]
+    ends = [PreparedPair(pair, tracker.rectification).keyframe for pair in (pairs[4], pairs[6])]
     between = [PreparedPair(late, tracker.rectification)]
     stamps_ns = (pairs[4].stamp_ns, pairs[6].stamp_ns)
     estimator, span = tracker.estimator, Span(stamps_ns, *ends, between)
@@ -124,7 +124,7 @@ def test_relative_poses_measured_ahead_are_the_same(flight):
     plain.start(pairs[0])
     ahead.start(pairs[0])
     for k in (2, 4):
-        ahead.expect(pairs[k - 2], [pairs[k - 1]], pairs[k])
+        ahead.expect(pairs[k - 2 : k + 1])
     for k in (2, 4):
         one, other = (tracker.advance([pairs[k - 1]], pairs[k]) for tracker in (plain, ahead))
         np.testing.assert_array_equal(one.T_ck_ck1, other.T_ck_ck1)
@@ -137,7 +137,7 @@ def test_any_number_of_workers_gives_the_same_relative_poses(flight, monkeypatch
     tracker = StereoTracker(rig, predict_rotation=nearly_still)
     tracker.start(pairs[0])
     alone = [tracker.advance([pairs[k - 1]], pairs[k]) for k in range(2, 13, 2)]
-    monkeypatch.setattr("maci2.vision.tracker.WORKERS", workers)
+    monkeypatch.setattr("maci2.vision.odometry.WORKERS", workers)
     odometry = StereoOdometry(frames, rig, predict_rotation=nearly_still)
     found = list(odometry.relative_poses(list(range(0, 13, 2))))
     for one, other in zip(alone, found, strict=True):
@@ -148,8 +148,8 @@ def test_any_number_of_workers_gives_the_same_relative_poses(flight, monkeypatch
 def test_relative_poses_measured_for_nobody_are_forgotten(flight):
     rig, _, pairs = flight
     tracker = StereoTracker(rig)
-    for first, second in pairwise(pairs[:8]):
-        tracker.expect(first, [], second)
+    for ends in pairwise(pairs[:8]):
+        tracker.expect(ends)
     stamps_ns = [pair.stamp_ns for pair in pairs[7 - AHEAD : 8]]
     assert set(tracker._measuring) == set(pairwise(stamps_ns))
     assert set(tracker._coming) == set(stamps_ns)
@@ -164,11 +164,11 @@ class NearOnly(MotionEstimator):
 
     tried: list = field(default_factory=list)
 
-    def matched(self, span, predicted, guides=()):
-        self.tried.append((span.stamps_ns, len(guides), predicted is not None))
+    def matched(self, span, guides=()):
+        self.tried.append((span.stamps_ns, len(guides), span.predicted is not None))
         if span.stamps_ns[1] - span.stamps_ns[0] > 0.15 * NS:
             return unmeasured(span.stamps_ns, "too far")
-        return super().matched(span, predicted, guides)
+        return super().matched(span, guides)
 
 
 def test_a_turn_too_wide_for_the_keyframes_is_chained_before_images_lead(flight, monkeypatch):
@@ -195,6 +195,26 @@ def test_every_image_of_a_recording_is_read_once(flight, monkeypatch):
     monkeypatch.setattr(type(frames), "left", left)
     StereoOdometry(frames, rig, predict_rotation=nearly_still).poses(frames.stamps_ns[:9:2])
     assert sorted(read) == [0, 2, 4, 6, 8]
+
+
+def test_no_two_threads_read_a_recording_at_once(flight, monkeypatch):
+    rig, frames, _ = flight
+    reading = threading.Lock()
+
+    def alone(original):
+        def read(self, index):
+            assert reading.acquire(blocking=False), "read by two threads"
+            try:
+                return original(self, index)
+            finally:
+                reading.release()
+
+        return read
+
+    for side in ("left", "right"):
+        monkeypatch.setattr(type(frames), side, alone(getattr(type(frames), side)))
+    odometry = StereoOdometry(frames, rig, predict_rotation=nearly_still)
+    assert all(not pose.reason for pose in odometry.relative_poses(list(range(0, 9, 2))))
 
 
 def nearly_still(start_ns, end_ns):

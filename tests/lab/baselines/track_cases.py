@@ -6,7 +6,7 @@ import numpy as np
 from segment_cases import segment_of
 
 from helpers import Window, exact_window, simulated_window
-from maci2.feature_tracks.track_sources import SimulatedTracker
+from maci2.feature_tracks.simulated_tracks import SimulatedTracker
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.sensors import GroundTruth
 from maci2.vision.two_frame import PinholePair

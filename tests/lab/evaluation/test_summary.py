@@ -2,9 +2,9 @@
 
 import pytest
 
-from maci2.metrics.init_errors import METRICS, VBR_LIMITS, InitErrors, SuccessLimits
+from maci2.metrics.init_errors import METRICS, InitErrors
 from maci2_lab.evaluation.protocol import Row
-from maci2_lab.evaluation.summary import average, is_right, summarize
+from maci2_lab.evaluation.summary import VBR_LIMITS, SuccessLimits, average, is_right, summarize
 
 
 def row(gravity=0.5, velocity=0.01, status="ok", nees=None, solve_ms=2.0):

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from maci2.cli.app import app
 from maci2.errors import DatasetError, OptionError
-from maci2.parallel import Pool
 from maci2_lab.cli.experiments import call_quietly
 from maci2_lab.experiments import freeze as module
 from maci2_lab.experiments.freeze import (
@@ -24,6 +23,7 @@ from maci2_lab.experiments.freeze import (
     read_frozen,
     write_frozen,
 )
+from maci2_lab.parallel import Pool
 
 OLD = {
     "init DATA/a": {"status": "ok", "solves": 7, "v": [0.1, 0.2], "solve_ms": 3.0},

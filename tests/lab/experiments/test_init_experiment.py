@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from maci2.errors import OptionError
-from maci2.parallel import Pool
 from maci2_lab.experiments.catalogue import EUROC_INIT, VBR_INIT, by_methods, find_experiments
 from maci2_lab.experiments.experiment import Settings
 from maci2_lab.experiments.init_figures import success_over_difficulty
@@ -16,6 +15,7 @@ from maci2_lab.experiments.methods import DROID, Method
 from maci2_lab.experiments.paper_numbers import EUROC
 from maci2_lab.experiments.recordings import find_recordings
 from maci2_lab.experiments.reproduce import missing_inputs, reproduce
+from maci2_lab.parallel import Pool
 
 RAW = Method("maci2, raw IMU", paper_row="MAC-I2 w/o learned IMU")
 LINEAR = Method("linear alignment", "linear")

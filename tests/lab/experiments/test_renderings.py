@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from maci2.datasets import open_recording
-from maci2.parallel import Pool
 from maci2_lab.experiments import recordings as module
 from maci2_lab.experiments.recordings import Rendering, find_recordings, with_renderings
+from maci2_lab.parallel import Pool
 
 DRIVE = Rendering("drive_1", motion="driving", scene="street", duration_s=0.2, seed=1)
 FLIGHT = Rendering("MH_02_rendered", "MH_02_easy", 2.0, duration_s=0.1)

@@ -10,7 +10,6 @@ import pytest
 
 from maci2.datasets import write_euroc
 from maci2.errors import DatasetError, OptionError
-from maci2.parallel import Pool
 from maci2.simulation import SimulationConfig, simulate
 from maci2_lab import baselines
 from maci2_lab.baselines import Answer
@@ -22,6 +21,7 @@ from maci2_lab.experiments.initialization import InitExperiment
 from maci2_lab.experiments.methods import DROID, Method
 from maci2_lab.experiments.recordings import find_recordings
 from maci2_lab.experiments.reproduce import reproduce
+from maci2_lab.parallel import Pool
 
 SMALL = InitExperiment(
     "small",

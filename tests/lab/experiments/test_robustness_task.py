@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maci2.parallel import Pool
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import open_inputs
 from maci2_lab.experiments.catalogue import ROBUSTNESS
@@ -20,6 +19,7 @@ from maci2_lab.experiments.input_faults import (
 from maci2_lab.experiments.recordings import find_recordings
 from maci2_lab.experiments.reproduce import reproduce
 from maci2_lab.experiments.robustness import robustness_findings
+from maci2_lab.parallel import Pool
 
 
 def row(fault, status, wrong, *reasons):

@@ -9,12 +9,12 @@ import pytest
 
 from browser import faults, needs_chromium
 from maci2.errors import DatasetError
-from maci2.parallel import Pool
 from maci2_lab.experiments.catalogue import EUROC_INIT, EXPERIMENTS
 from maci2_lab.experiments.experiment import Settings
 from maci2_lab.experiments.recordings import find_recordings
 from maci2_lab.experiments.reproduce import reproduce
 from maci2_lab.experiments.store import FORMAT, read_result, write_result
+from maci2_lab.parallel import Pool
 from maci2_lab.reports.experiments_page import build_page, experiment_figure, read_runs
 
 COMMAND = "maci2 reproduce euroc-init pose"

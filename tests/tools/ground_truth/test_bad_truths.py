@@ -185,8 +185,8 @@ def test_velocity_columns_that_are_none_are_named(raw, change, words):
 
 def test_few_blocks_make_a_constant_less_significant():
     # 4 sigmas: chance 6e-5 where sigma is known, .057 with two degrees of freedom (Student).
-    assert scalar_of(4.0, 1.0, "ms").significant
-    assert not scalar_of(4.0, 1.0, "ms", dof=2).significant
+    assert scalar_of(4e-3, 1e-3, "ms").significant
+    assert not scalar_of(4e-3, 1e-3, "ms", dof=2).significant
     assert scalar_of(1.04, 0.004, "ratio").significant
     assert not scalar_of(1.02, 0.001, "ratio").significant
 

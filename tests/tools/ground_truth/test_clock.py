@@ -9,8 +9,9 @@ from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.sensors import truth_at
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.images import RenderConfig
-from maci2.tools.ground_truth.states import TruthClock, on_imu_clock, truth_clock, truth_states
+from maci2.tools.ground_truth.clock import TruthClock, on_imu_clock, truth_clock
 from maci2.types import NS
+from maci2_lab.evaluation.truth_states import truth_states
 
 PART = RenderConfig(start_s=5.0, duration_s=6.0)
 

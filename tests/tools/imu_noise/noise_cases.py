@@ -62,7 +62,5 @@ def tracked_recording(kind, seed, duration_s, vibration=0.0, noise=MEMS_NOISE):
 def noise_problem(kind, seed, duration_s, vibration=0.0, noise=MEMS_NOISE):
     recording, capture = tracked_recording(kind, seed, duration_s, vibration, noise)
     imu = datasheet_model(recording.imu, recording.rig.imu)
-    start = audit_problem(
-        capture, register(capture, recording.imu), imu, recording.imu, recording.rig
-    )
+    start = audit_problem(capture, register(capture, recording.imu), imu, recording)
     return NoiseProblem(start.problem, start.states, start.shared, start.least_factor)

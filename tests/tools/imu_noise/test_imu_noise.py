@@ -13,8 +13,8 @@ from maci2.imu.model_choice import MeasuredNoise, find_imu_model
 from maci2.tools.imu_noise.estimate import (
     NoiseEstimate,
     NoiseLevel,
+    WhiteNoise,
     _solve,
-    _with_levels,
     _without_losses,
     estimate_imu_noise,
 )
@@ -27,8 +27,8 @@ RECORDINGS = 100
 
 def levels_of(estimate):
     return (
-        *estimate.density_gyro,
-        *estimate.density_acc,
+        *estimate.gyro.axes,
+        *estimate.acc.axes,
         estimate.walk_gyro,
         estimate.walk_acc,
     )
@@ -58,7 +58,7 @@ def test_the_slope_is_that_of_the_likelihood_with_states_integrated_out():
     chain = _without_losses(noise_problem("handheld", 3, 9.0))
     logs = 2.0 * np.log(TRUE_LEVELS) + 0.3 * np.random.default_rng(3).standard_normal(8)
     solution = _solve(chain, logs)
-    slope = likelihood_slope(_with_levels(chain.problem, logs), solution, np.exp(logs))
+    slope = likelihood_slope(solution, np.exp(logs))
     step = 1e-3
     for i in range(8):
         moved = [logs + sign * step * np.eye(8)[i] for sign in (1.0, -1.0)]
@@ -80,16 +80,16 @@ def test_levels_are_found_from_a_wrong_data_sheet(kind, vibration):
 def estimate_of(logs, stds):
     axes = [NoiseLevel(float(np.exp(log)), std) for log, std in zip(logs, stds, strict=True)]
     walks = [NoiseLevel(1e-5, 0.1), NoiseLevel(1e-3, 0.1)]
-    cov_log = np.diag(np.array([*stds, *stds, 0.1, 0.1]) ** 2)
-    return NoiseEstimate(tuple(axes), tuple(axes), *walks, cov_log, True)
+    sensor = WhiteNoise(tuple(axes), np.diag(np.square(stds)))
+    return NoiseEstimate(sensor, sensor, *walks, True)
 
 
 def test_an_axis_that_hardly_shows_counts_little_where_axes_are_alike():
     estimate = estimate_of((-7.0, -7.2, -9.0), (0.2, 0.2, 2.0))
-    assert estimate.axes_differ() == (False, False)
-    assert np.log(estimate.pooled_gyro.value) == pytest.approx((-7.0 - 7.2 - 0.09) / 2.01)
-    assert estimate.pooled_gyro.std_log == pytest.approx(0.2 / np.sqrt(2.01))
-    np.testing.assert_allclose(estimate.levels()[:6], estimate.pooled_gyro.value)
+    assert not estimate.gyro.differs
+    assert np.log(estimate.gyro.pooled.value) == pytest.approx((-7.0 - 7.2 - 0.09) / 2.01)
+    assert estimate.gyro.pooled.std_log == pytest.approx(0.2 / np.sqrt(2.01))
+    np.testing.assert_allclose(estimate.levels()[:6], estimate.gyro.pooled.value)
 
 
 def test_axes_that_differ_stay_apart_and_tools_get_the_root_mean_square():
@@ -103,7 +103,7 @@ def test_two_recordings_know_more_than_one():
     first, second = (noise_problem("handheld", seed, 15.0) for seed in (41, 42))
     one = estimate_imu_noise([first], WRONG_SHEET)
     two = estimate_imu_noise([first, second], WRONG_SHEET)
-    assert two.density_acc[0].std_log < one.density_acc[0].std_log
+    assert two.acc.axes[0].std_log < one.acc.axes[0].std_log
 
 
 def test_vibration_shows_in_the_roughness_and_not_in_what_integrates():

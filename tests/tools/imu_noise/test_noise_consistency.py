@@ -21,7 +21,7 @@ TRAINING = ("MH_01_easy", "MH_05_difficult", "V2_01_easy", "V2_03_difficult")
 
 
 def scored(problem, levels):
-    return consistency(problem.problem, fit_reference_noise(problem, levels))
+    return consistency(fit_reference_noise(problem, levels))
 
 
 def scores(problems, levels):
@@ -61,9 +61,9 @@ def sparse_problem(seed):
 
 def test_right_noise_is_consistent_over_a_second_between_sparse_rows():
     problems = [sparse_problem(seed) for seed in (63, 64, 65)]
-    solved = [(p.problem, fit_reference_noise(p, stated_levels(NOISY))) for p in problems]
+    solved = [fit_reference_noise(problem, stated_levels(NOISY)) for problem in problems]
     for steps in (1, 10):
-        parts = [consistency(problem, solution, steps).parts for problem, solution in solved]
+        parts = [consistency(solution, steps).parts for solution in solved]
         for name in ("velocity", "position"):
             assert 0.7 < np.mean([part[name].nees for part in parts]) < 1.4, (steps, parts)
 
@@ -74,7 +74,7 @@ def test_a_window_of_several_factors_ends_where_integrating_at_once_does():
     posterior = covariance(solution)
     factors = whitened_factors(solution, posterior, IMU)
     stamps_ns, states, steps = problem.problem.stamps_ns, solution.states, 8
-    windows = compose_windows(stamps_ns, solution, posterior, factors, steps)
+    windows = compose_windows(solution, posterior, factors, steps)
     k = 20
     bias = np.hstack([states.bias_gyro, states.bias_acc])[k : k + 1]
     ends_ns = stamps_ns[[k]], stamps_ns[[k + steps]]

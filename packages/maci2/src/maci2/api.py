@@ -1,17 +1,17 @@
 """The commands as functions: one call from a recording to a result.
 
-Keyword arguments are the options of the command, from the same list (`maci2.pipeline.option_list`).
+Keyword arguments are the options of the command, from the same list (`maci2.pipeline.options`).
 """
 
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
-from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from maci2.errors import OptionError, require_in_range
 from maci2.estimator.smoother import LAG_RANGE_S
+from maci2.jit import warm_up
 from maci2.metrics.track_errors import track_errors
 from maci2.metrics.window_errors import state_errors
 from maci2.odometry import SmootherConfig
@@ -22,20 +22,18 @@ from maci2.pipeline.offline import (
     calibration_keyframes,
     initialize_window,
 )
-from maci2.pipeline.option_list import (
+from maci2.pipeline.options import (
     CalibrateOptions,
     CheckOptions,
     InitOptions,
     Opening,
+    RunOptions,
     TrackOptions,
     WatchOptions,
+    parse_pose_std,
 )
-from maci2.pipeline.options import RunOptions, checked_values, parse_pose_std
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack, track_inputs
-from maci2.pipeline.warm_up import warm_up
-from maci2.pipeline.windows import long_window, one_window
+from maci2.pipeline.prepare import long_window, one_window, open_inputs
+from maci2.pipeline.track_recording import RecordedTrack, raw_biases, track_inputs
 from maci2.tools.diagnostics.diagnose import examine_path
 from maci2.tools.diagnostics.diagnosis import Diagnosis
 from maci2.tools.watchdog import WatchdogConfig, WatchedRecording
@@ -50,19 +48,16 @@ SHORTEST_CALIBRATION_S = 5.0
 """Shortest recording that is used as a whole if no window length was given."""
 
 P = ParamSpec("P")
-Options = TypeVar("Options", bound=Opening)
 Result = TypeVar("Result")
 
 
 def takes_options(
-    group: Callable[P, Options],
-) -> Callable[[Callable[[Path, Options], Result]], Callable[Concatenate[str | Path, P], Result]]:
-    """Decorate a function of a path and a group of options: each option is an argument, with its
-    help in the docstring."""
+    group: Callable[P, Opening],
+) -> Callable[[Callable[..., Result]], Callable[Concatenate[str | Path, P], Result]]:
+    """Decorate a function of a path and the options of a group: these are in its signature, and
+    with their help in its docstring."""
 
-    def decorate(
-        function: Callable[[Path, Options], Result],
-    ) -> Callable[Concatenate[str | Path, P], Result]:
+    def decorate(function: Callable[..., Result]) -> Callable[Concatenate[str | Path, P], Result]:
         hints = get_type_hints(group)
         kinds, returned = inspect.Parameter, get_type_hints(function)["return"]
         parameters = [kinds("path", kinds.POSITIONAL_OR_KEYWORD, annotation=str | Path)]
@@ -71,28 +66,20 @@ def takes_options(
             parameters.append(one.replace(annotation=hints[name]))
         for option in fields(group):  # type: ignore[arg-type]
             lines.append(f"{option.name}: {option.metadata['option'].help}.")
-        signature = inspect.Signature(parameters, return_annotation=returned)
-
-        @wraps(function)
-        def call(path: str | Path, *args: P.args, **choices: P.kwargs) -> Result:
-            signature.bind(path, *args, **choices)
-            options = group(*args, **choices)
-            return function(as_path(path, "path"), replace(options, **checked_values(options)))
-
         arguments = "\n    ".join(["Args:", *lines])
         text = inspect.getdoc(function) or ""
-        call.__doc__ = text.replace("Returns:\n", f"{arguments}\n\nReturns:\n", 1)
-        call.__signature__ = signature  # type: ignore[attr-defined]
-        call.__annotations__ = {one.name: one.annotation for one in parameters}
-        call.__annotations__["return"] = returned
-        del call.__wrapped__
-        return call
+        function.__doc__ = text.replace("Returns:\n", f"{arguments}\n\nReturns:\n", 1)
+        signature = inspect.Signature(parameters, return_annotation=returned)
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        types = {one.name: one.annotation for one in parameters}
+        function.__annotations__ = {**types, "return": returned}
+        return function
 
     return decorate
 
 
 @takes_options(CheckOptions)
-def check_recording(path: Path, options: CheckOptions) -> Diagnosis:
+def check_recording(path: str | Path, **choices: Any) -> Diagnosis:
     """Check what a recording contains and what is wrong with it, as `maci2 check` does.
 
     Returns:
@@ -103,8 +90,9 @@ def check_recording(path: Path, options: CheckOptions) -> Diagnosis:
         DatasetError: there is no such file or folder.
         OptionError: the source of camera motion is invalid.
     """
+    options = CheckOptions(**choices)
     return examine_path(
-        path,
+        as_path(path, "path"),
         options.rig,
         options.topics,
         options.vision,
@@ -115,7 +103,7 @@ def check_recording(path: Path, options: CheckOptions) -> Diagnosis:
 
 
 @takes_options(InitOptions)
-def initialize_recording(path: Path, options: InitOptions) -> InitializedRecording:
+def initialize_recording(path: str | Path, **choices: Any) -> InitializedRecording:
     """Estimate gravity, velocities, biases and poses of one window, as `maci2 init` does.
 
     Returns:
@@ -126,8 +114,8 @@ def initialize_recording(path: Path, options: InitOptions) -> InitializedRecordi
         DatasetError: the recording cannot be read or has no such window.
         CalibrationError: the rig cannot be used.
     """
-    run = RunOptions.of(options)
-    inputs = open_inputs(path, run)
+    run = RunOptions.of(InitOptions(**choices))
+    inputs = open_inputs(as_path(path, "path"), run)
     inputs.ground_truth.require_names()
     warm_up("initialize")
     window = one_window(inputs.candidates_ns(), run.window_s, run.keyframes, run.start_s)
@@ -137,7 +125,7 @@ def initialize_recording(path: Path, options: InitOptions) -> InitializedRecordi
 
 
 @takes_options(CalibrateOptions)
-def calibrate_recording(path: Path, options: CalibrateOptions) -> CalibratedRecording:
+def calibrate_recording(path: str | Path, **choices: Any) -> CalibratedRecording:
     """Estimate extrinsics and time offset from a recording, as `maci2 calibrate` does.
 
     No initial guess is needed.
@@ -150,10 +138,11 @@ def calibrate_recording(path: Path, options: CalibrateOptions) -> CalibratedReco
         DatasetError: the recording cannot be read or has no such window.
         CalibrationError: the rig cannot be used.
     """
+    options = CalibrateOptions(**choices)
     window_s = CALIBRATION_WINDOW_S if options.window_s is None else options.window_s
     keyframes = options.keyframes or calibration_keyframes(window_s)
     run = RunOptions.of(options, window_s=window_s, keyframes=keyframes)
-    inputs = open_inputs(path, run, calibrating=True)
+    inputs = open_inputs(as_path(path, "path"), run, calibrating=True)
     inputs.ground_truth.require_names()
     warm_up("calibrate")
     candidates_ns = inputs.measurable_ns()
@@ -166,7 +155,7 @@ def calibrate_recording(path: Path, options: CalibrateOptions) -> CalibratedReco
 
 
 @takes_options(TrackOptions)
-def track_recording(path: Path, options: TrackOptions) -> RecordedTrack:
+def track_recording(path: str | Path, **choices: Any) -> RecordedTrack:
     """Run visual-inertial odometry on a recording, as `maci2 track` does.
 
     Returns:
@@ -177,8 +166,9 @@ def track_recording(path: Path, options: TrackOptions) -> RecordedTrack:
         DatasetError: the recording cannot be read, or no window can be initialized.
         CalibrationError: the rig cannot be used.
     """
+    options = TrackOptions(**choices)
     require_in_range("--lag", options.lag_s, *LAG_RANGE_S)
-    inputs = open_inputs(path, RunOptions.of(options))
+    inputs = open_inputs(as_path(path, "path"), RunOptions.of(options))
     inputs.ground_truth.require_names()
     result = track_inputs(
         inputs,
@@ -195,7 +185,7 @@ def track_recording(path: Path, options: TrackOptions) -> RecordedTrack:
 
 
 @takes_options(WatchOptions)
-def watch_recording(path: Path, options: WatchOptions) -> WatchedRecording:
+def watch_recording(path: str | Path, *odometry: Any, **choices: Any) -> WatchedRecording:
     """Detect with the IMU when another odometry fails, as `maci2 watch` does.
 
     Returns:
@@ -207,6 +197,7 @@ def watch_recording(path: Path, options: WatchOptions) -> WatchedRecording:
         DatasetError: the recording or the trajectory cannot be read.
         CalibrationError: the rig cannot be used.
     """
+    options = WatchOptions(*odometry, **choices)
     of_body = options.frame == "body"
     if options.frame not in ("body", "camera", "rectified"):
         raise OptionError(f"--frame is '{options.frame}'; choose body, camera or rectified.")
@@ -219,4 +210,4 @@ def watch_recording(path: Path, options: WatchOptions) -> WatchedRecording:
         vision_scale_std=options.odometry_scale_std,
     )
     config = WatchdogConfig(sigmas=options.sigmas)
-    return watch_along(path, run, options.interval_s, of_body, config)
+    return watch_along(as_path(path, "path"), run, options.interval_s, of_body, config)

@@ -60,6 +60,15 @@ class CalibrationPrior:
     camera_drift: float = 0.02
     """Drift of a camera's translations [m/s]: rounded from MH_01, V2_03 and rooms 1 and 3."""
 
+    camera_clock_walk_s: float = 0.0005
+    """Random walk of the camera's clock in a tracker [s/sqrt(s)]."""
+
+    scale_walk: float = 0.0
+    """Random walk of vision's scale in a tracker, where that is estimated [1/sqrt(s)]."""
+
+    slow_error_probability: float = 0.8
+    """Probability that errors of visual orientation last for seconds (`visual_noise`)."""
+
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             assert value >= 0.0, f"CalibrationPrior.{name} is {value}"
@@ -67,6 +76,16 @@ class CalibrationPrior:
 
 CALIBRATED = CalibrationPrior()
 """A device that was calibrated with a tool."""
+
+EXACT = replace(
+    CALIBRATED,
+    rotation=0.0,
+    lever_m=0.0,
+    camera_clock_s=0.0,
+    camera_clock_walk_s=0.0,
+    slow_error_probability=0.1,
+)
+"""A device whose constants a tracker does not doubt, as in a simulation."""
 
 UNVERIFIED = replace(CALIBRATED, rotation=0.02, lever_m=0.02)
 """A device whose extrinsics somebody has stated and nobody has checked: a degree and 2 cm. What has

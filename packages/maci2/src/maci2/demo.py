@@ -9,6 +9,7 @@ import numpy as np
 
 from maci2.errors import OptionError
 from maci2.files import write_atomically, write_json
+from maci2.jit import warm_up
 from maci2.metrics.nees import Sample, equal_bins, mean_nees, study_consistency
 from maci2.metrics.window_errors import state_errors
 from maci2.pipeline.offline import (
@@ -19,10 +20,8 @@ from maci2.pipeline.offline import (
     initialize_window,
 )
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.warm_up import warm_up
-from maci2.pipeline.windows import one_window
-from maci2.report.charts import Panel, y_equals_x
+from maci2.pipeline.prepare import one_window, open_inputs
+from maci2.report.charts import binned, row_of, y_equals_x
 from maci2.report.drawings import latest_tracks, overview
 from maci2.report.estimate_pages import demo_page
 from maci2.rigs import write_camchain
@@ -60,7 +59,13 @@ def run_demo(
         raise OptionError(f"{folder}: is not empty and not a demo's; choose another -o.")
     room = folder / f"{ROOM}{seed}"
     if not room.exists():
-        _render(room, seed, on_step)
+        config = RenderConfig(rate_hz=RENDERED.camera_rate_hz, seed=seed)
+        render_recording(
+            simulate(replace(RENDERED, seed=seed)),
+            room,
+            config,
+            on_pair=lambda done, total: on_step(f"rendering stereo pair {done} of {total}"),
+        )
     on_step("following points through the images")
     options = RunOptions(vision="images", seed=seed)
     inputs = open_inputs(room, options)
@@ -86,15 +91,6 @@ def run_demo(
     return demo
 
 
-def _render(room: Path, seed: int, on_step: Callable[[str], None]) -> None:
-    render_recording(
-        simulate(replace(RENDERED, seed=seed)),
-        room,
-        RenderConfig(rate_hz=RENDERED.camera_rate_hz, seed=seed),
-        on_pair=lambda done, total: on_step(f"rendering stereo pair {done} of {total}"),
-    )
-
-
 def _may_write(folder: Path) -> bool:
     """True for a folder that is new or was written by a demo, even an interrupted one."""
     if not folder.exists() or (folder / "report.html").exists():
@@ -102,20 +98,16 @@ def _may_write(folder: Path) -> bool:
     return all(path.name.lstrip(".").startswith(ROOM) for path in folder.iterdir())
 
 
-def consistency_figure(samples: list[Sample], in_page: bool = False) -> str:
-    """SVG of predicted sigma and actual error of gravity and velocity; a file of its own, or in the
-    colours of a page."""
+def consistency_charts(samples: list[Sample]) -> list[str]:
+    """Predicted sigma and actual error of gravity and of velocity, one SVG each."""
     gravity_std = np.array([sample.gravity_std_deg for sample in samples])
     gravity = np.array([sample.errors.gravity_deg for sample in samples])
     velocity_std = np.array([sample.velocity_std for sample in samples])
     velocity = np.array([sample.errors.velocity_rmse for sample in samples])
-    return y_equals_x(
-        [
-            Panel("gravity direction", "deg", equal_bins(gravity_std, gravity, BINS)),
-            Panel("velocity", "m/s", equal_bins(velocity_std, velocity, BINS)),
-        ],
-        in_page,
-    )
+    return [
+        y_equals_x([binned("gravity direction", equal_bins(gravity_std, gravity, BINS))], "deg"),
+        y_equals_x([binned("velocity", equal_bins(velocity_std, velocity, BINS))], "m/s"),
+    ]
 
 
 def demo_record(demo: Demo) -> dict[str, Any]:
@@ -136,14 +128,10 @@ def _write(demo: Demo, command: str) -> None:
     inputs, rig = demo.calibration.inputs, demo.calibration.rig
     if rig is not None:
         write_camchain(demo.folder / "camchain-imucam.yaml", rig)
-    write_atomically(demo.folder / "consistency.svg", consistency_figure(demo.samples))
+    charts = consistency_charts(demo.samples)
+    write_atomically(demo.folder / "consistency.svg", row_of(charts))
     html = demo_page(
-        demo.initialization,
-        demo.calibration,
-        demo.nees,
-        len(demo.samples),
-        consistency_figure(demo.samples, in_page=True),
-        command,
+        demo.initialization, demo.calibration, demo.nees, len(demo.samples), charts, command
     )
     write_atomically(demo.folder / "report.html", html)
     odometry = inputs.vision.odometry

@@ -3,7 +3,7 @@
 Figures need matplotlib, which comes with the extra `report`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from maci2.errors import MeasurementError, OptionError
 from maci2.files import finite_or_none
 from maci2.geometry import so3_log
 from maci2.text_tables import sigmas, table_text, vector
-from maci2.types import NS, Array, Stamps
+from maci2.types import NS, Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
         CalibrationResult,
         CalibrationStage,
         InitResult,
+        Posterior,
         SolveReport,
         Verdict,
+        VIState,
     )
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -54,27 +56,22 @@ def initialization_text(result: "InitResult", errors: Mapping[str, str] | None =
     state, posterior = result.state, result.posterior
     if state is None or posterior is None:
         return verdict_text(result.verdict)
-    last = len(state.stamps_ns) - 1
-    rows: list[tuple[str, ...]] = [
-        ("gravity_c0 [m/s^2]", vector(state.gravity_c0), f"{result.gravity_std_deg:.3f} deg"),
-        (
-            f"velocity_b{last} [m/s]",
-            vector(state.velocity_b[last]),
-            sigmas(stds(posterior.velocity_b[last])),
-        ),
-        ("gyro bias [rad/s]", vector(state.gyro_bias), sigmas(stds(posterior.gyro_bias))),
-        ("acc bias [m/s^2]", vector(state.acc_bias), sigmas(stds(posterior.acc_bias))),
-    ]
-    columns = ["state", "estimate", "1-sigma"]
-    if errors:
-        keys = ("gravity", "velocity", "gyro_bias", "acc_bias")
-        columns.append("true error")
-        rows = [(*row, errors.get(key, "-")) for row, key in zip(rows, keys, strict=True)]
+    last = f"velocity_b{len(state.stamps_ns) - 1} [m/s]"
+    angle = f"{result.gravity_std_deg:.3f} deg"
+    rows = {"gravity": ("gravity_c0 [m/s^2]", vector(state.gravity_c0), angle)}
+    for key, label, value, cov in (
+        ("velocity", last, state.velocity_b[-1], posterior.velocity_b[-1]),
+        ("gyro_bias", "gyro bias [rad/s]", state.gyro_bias, posterior.gyro_bias),
+        ("acc_bias", "acc bias [m/s^2]", state.acc_bias, posterior.acc_bias),
+    ):
+        rows[key] = (label, vector(value), sigmas(stds(cov)))
+    seconds = float(state.stamps_ns[-1] - state.stamps_ns[0]) / NS
     title = (
-        f"{len(state.stamps_ns)} keyframes, {_seconds(state.stamps_ns):.2f} s, solved in "
+        f"{len(state.stamps_ns)} keyframes, {seconds:.2f} s, solved in "
         f"{result.report.solve_ms:.1f} ms"
     )
-    return f"{table_text(title, columns, rows)}\n{verdict_text(result.verdict)}"
+    table = _estimates(title, "state", rows, "true error", errors or {})
+    return f"{table}\n{verdict_text(result.verdict)}"
 
 
 def calibration_text(
@@ -91,30 +88,36 @@ def calibration_text(
     if result.state is None or result.posterior is None:
         return verdict_text(result.verdict)
     shown = result.state.T_b_c if T_b_c is None else T_b_c
-    std = stds(result.posterior.T_b_c)
+    std, report = stds(result.posterior.T_b_c), result.report
     phi_deg = np.rad2deg(so3_log(np.ascontiguousarray(shown[:3, :3])))
     rows = {
         "rotation": ("rotation [deg]", vector(phi_deg, 3), sigmas(np.rad2deg(std[3:6]), 3)),
         "translation": ("translation [m]", vector(shown[:3, 3]), sigmas(std[0:3])),
     }
     differences = dict(given or {})
-    report = result.report
     if report.time_offset_s is not None and report.std_time_offset_s is not None:
-        further_ms, std_ms = 1e3 * report.time_offset_s, 1e3 * report.std_time_offset_s
-        offset_ms = 1e3 * nominal_offset_s + further_ms
+        offset_ms = 1e3 * (nominal_offset_s + report.time_offset_s)
+        std_ms = 1e3 * report.std_time_offset_s
         rows["offset"] = ("time offset [ms]", f"{offset_ms:+.2f}", f"{std_ms:.2f}")
-        differences["offset"] = f"{further_ms:+.2f} ms"
-    columns = ["extrinsics", "estimate", "1-sigma"]
-    cells: list[tuple[str, ...]] = list(rows.values())
-    if given:
-        columns.append("difference")
-        cells = [(*row, differences.get(key, "-")) for key, row in rows.items()]
+        if given:
+            differences["offset"] = f"{1e3 * report.time_offset_s:+.2f} ms"
     title = (
         f"T_b_c0 (c0: left camera, b: IMU), {len(result.state.stamps_ns)} keyframes, solved in "
         f"{report.solve_ms:.0f} ms"
     )
-    lines = [table_text(title, columns, cells), *progress_lines(result.progress)]
-    return "\n".join([*lines, verdict_text(result.verdict)])
+    table = _estimates(title, "extrinsics", rows, "difference", differences)
+    return "\n".join([table, *progress_lines(result.progress), verdict_text(result.verdict)])
+
+
+def _estimates(
+    title: str, name: str, rows: Mapping[str, Sequence[str]], other: str, others: Mapping[str, str]
+) -> str:
+    """Table of estimates with a further column `other`, if there is anything in it."""
+    columns, cells = [name, "estimate", "1-sigma"], list(rows.values())
+    if others:
+        columns.append(other)
+        cells = [(*row, others.get(key, "-")) for key, row in rows.items()]
+    return table_text(title, columns, cells)
 
 
 def progress_lines(progress: "tuple[CalibrationStage, ...]") -> list[str]:
@@ -137,10 +140,8 @@ def progress_lines(progress: "tuple[CalibrationStage, ...]") -> list[str]:
 
 def initialization_record(result: "InitResult", nominal_offset_s: float = 0.0) -> Record:
     """Record of `maci2 init --json` without `errors`; `nominal_offset_s`, the rig's own time
-    offset,
-    is included in the estimated one."""
-    state, posterior = result.state, result.posterior
-    record = _verdict_record(result.verdict)
+    offset, is included in the estimated one."""
+    state, posterior, record = result.state, result.posterior, _verdict_record(result.verdict)
     if state is not None and posterior is not None:
         record |= {
             "start_ns": int(state.stamps_ns[0]),
@@ -149,10 +150,7 @@ def initialization_record(result: "InitResult", nominal_offset_s: float = 0.0) -
             "gravity_std_deg": result.gravity_std_deg,
             "velocity_b": state.velocity_b.tolist(),
             "velocity_std": stds(posterior.velocity_b).tolist(),
-            "gyro_bias": state.gyro_bias.tolist(),
-            "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
-            "acc_bias": state.acc_bias.tolist(),
-            "acc_bias_std": stds(posterior.acc_bias).tolist(),
+            **_bias_record(state, posterior),
             "T_c0_b": state.Ts_c0_b.tolist(),
         }
     return record | report_record(result.report, nominal_offset_s)
@@ -160,22 +158,27 @@ def initialization_record(result: "InitResult", nominal_offset_s: float = 0.0) -
 
 def calibration_record(result: "CalibrationResult", nominal_offset_s: float = 0.0) -> Record:
     """Record of `maci2 calibrate --json` without `errors`."""
-    state, posterior = result.state, result.posterior
-    record = _verdict_record(result.verdict)
+    state, posterior, record = result.state, result.posterior, _verdict_record(result.verdict)
     if state is not None and posterior is not None:
         record |= {
             "T_b_c": state.T_b_c.tolist(),
             "std": stds(posterior.T_b_c).tolist(),
-            "gyro_bias": state.gyro_bias.tolist(),
-            "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
-            "acc_bias": state.acc_bias.tolist(),
-            "acc_bias_std": stds(posterior.acc_bias).tolist(),
+            **_bias_record(state, posterior),
             "progress": [
                 {"seconds": s.seconds, "std": s.std.tolist(), "moved": s.moved.tolist()}
                 for s in result.progress
             ],
         }
     return record | report_record(result.report, nominal_offset_s)
+
+
+def _bias_record(state: "VIState", posterior: "Posterior") -> Record:
+    return {
+        "gyro_bias": state.gyro_bias.tolist(),
+        "gyro_bias_std": stds(posterior.gyro_bias).tolist(),
+        "acc_bias": state.acc_bias.tolist(),
+        "acc_bias_std": stds(posterior.acc_bias).tolist(),
+    }
 
 
 def report_record(report: "SolveReport", nominal_offset_s: float = 0.0) -> Record:
@@ -206,10 +209,6 @@ def _verdict_record(verdict: "Verdict") -> Record:
         "reasons": list(verdict.reasons),
         "taken_as_given": list(verdict.taken_as_given),
     }
-
-
-def _seconds(stamps_ns: Stamps) -> float:
-    return float(stamps_ns[-1] - stamps_ns[0]) / NS
 
 
 AXES = "xyz"

@@ -1,4 +1,4 @@
-"""Array types, units and constants, and the search for the nearest timestamp."""
+"""Array types, units and constants."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +32,3 @@ STANDARD_GRAVITY = 9.80665
 
 GRAVITY_W: Vec3 = np.array([0.0, 0.0, -GRAVITY_NORM])
 """Gravity in a world whose z axis points up [m/s^2]."""
-
-
-def nearest_index(stamps_ns: Stamps, query_ns: Stamps | Array) -> NDArray[np.intp]:
-    """Index of the timestamp nearest to each query; the earlier one of two equally near.
-
-    `stamps_ns` is increasing and not empty.
-    """
-    after = np.clip(np.searchsorted(stamps_ns, query_ns), 1, max(len(stamps_ns) - 1, 1))
-    before = after - 1
-    after = np.minimum(after, len(stamps_ns) - 1)
-    earlier = np.abs(query_ns - stamps_ns[before]) <= np.abs(stamps_ns[after] - query_ns)
-    return np.where(earlier, before, after)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from maci2.vision.covariance import OUTPUTS, covariances
-from maci2.vision.match_features import INPUTS
+from maci2.vision.covariance import INPUTS, OUTPUTS, covariances
 from maci2_lab.benchmarks.vision_speed import BENCH_CAMERA, random_matches
 from maci2_lab.training.vision.data import RenderedMatches
 from maci2_lab.training.vision.train import PoseScores, factors, linearized, pose_nll

@@ -9,8 +9,7 @@ pytest.importorskip("onnx")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 from maci2.errors import DatasetError
-from maci2.vision.covariance import Learned
-from maci2.vision.match_features import INPUTS, MatchFeatures
+from maci2.vision.covariance import INPUTS, Learned, MatchFeatures
 from maci2_lab.benchmarks.vision_speed import BENCH_CAMERA, random_matches
 from maci2_lab.training.vision.data import RenderedMatches, render_matches
 from maci2_lab.training.vision.export import card_of, disagreement, export, to_onnx

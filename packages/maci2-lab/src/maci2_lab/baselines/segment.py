@@ -15,10 +15,10 @@ from maci2.estimator import Posterior, VIState
 from maci2.feature_tracks.tracks import FeatureTracks
 from maci2.geometry import se3_inv
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate, raw_model
-from maci2.pipeline.prepare import Inputs
-from maci2.pipeline.windows import Window
+from maci2.pipeline.prepare import Inputs, Window
 from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 from maci2.vision import RelativePoses
+from maci2_lab.baselines.image_tracks import tracks_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -196,7 +196,7 @@ def make_segment(inputs: Inputs, window: Window) -> Segment:
         inputs.imu.between(start_ns, end_ns),
         vision,
         inputs.T_b_c,
-        find_tracks=partial(inputs.vision.tracks, window.stamps_ns, window.index),
+        find_tracks=partial(tracks_of, inputs.vision, window.stamps_ns, window.index),
     )
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from maci2.calibration_prior import CALIBRATED
 from maci2.errors import OptionError
-from maci2.estimator.smoother import MEASURED
 from maci2.imu.learned_model import load_imu_model
 from maci2.odometry import SmootherConfig, track
 from maci2.simulation import SimulationConfig, simulate
@@ -137,7 +136,7 @@ def smoother_speed(ride: Problem, repeats: int) -> Comparison:
     """Track from given relative poses, initialization included; the constants of the rig are
     estimated, as for every real rig."""
     walks = (ride.imu.walk_gyro, ride.imu.walk_acc)
-    config = SmootherConfig(calibration=MEASURED)
+    config = SmootherConfig(calibration=CALIBRATED)
     stamps_ns = ride.vision.stamps_ns
     (all_ms,) = _alternate(
         (lambda: track(ride.imu, ride.vision, ride.T_b_c, walks, stamps_ns, config),), repeats

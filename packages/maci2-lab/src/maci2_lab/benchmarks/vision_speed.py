@@ -11,11 +11,11 @@ from scipy.optimize import least_squares
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
 from maci2.geometry import se3_exp, se3_inv
-from maci2.pipeline.gyro_rotation import rotation_predictor
+from maci2.pipeline.vision_sources import rotation_predictor
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.images import RenderConfig, render_recording
 from maci2.types import Array
-from maci2.vision.match_features import INPUTS, MatchFeatures
+from maci2.vision.covariance import INPUTS, MatchFeatures
 from maci2.vision.odometry import StereoOdometry, even_keyframes, measure_all
 from maci2.vision.two_frame import (
     MAX_ITERATIONS,

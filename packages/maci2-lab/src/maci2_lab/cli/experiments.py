@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import command_line, print_table, progress_bar
+from maci2.cli.command import Use, command, command_line, print_table, progress_bar, write_json
+from maci2.pipeline.options import Measuring, option_of
 from maci2.text_tables import number
 from maci2_lab.cli import options as lab
 
@@ -38,7 +38,7 @@ def reproduce(
             "several times"
         ),
     ] = None,
-    seed: opt.Seed = 0,
+    seed: int = option_of(Measuring, "seed"),
     time_limit: Annotated[
         float,
         typer.Option(
@@ -172,7 +172,6 @@ def freeze(
     interrupted run resumes where it stopped. Example: maci2 freeze --data ROOT --part init
     """
     from maci2.files import require_writable
-    from maci2.parallel import Pool
     from maci2_lab.experiments.freeze import (
         BENCH,
         FROZEN_0_11,
@@ -183,6 +182,7 @@ def freeze(
     )
     from maci2_lab.experiments.freeze import freeze as run
     from maci2_lab.experiments.recordings import find_recordings
+    from maci2_lab.parallel import Pool
 
     find_recordings(data)
     if output is not None:

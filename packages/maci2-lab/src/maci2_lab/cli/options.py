@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from maci2.parallel import Pool
+    from maci2_lab.parallel import Pool
 
 Jobs = Annotated[int, typer.Option(help="recordings to process in parallel")]
 Backend = Annotated[str, typer.Option(help="where to run: local (this machine) or dask")]
@@ -23,6 +23,6 @@ def with_baselines(baselines: bool, rivals: bool | None) -> bool:
 
 def pool(jobs: int, backend: str, scheduler: str) -> "Pool":
     """Workers selected by these options."""
-    from maci2.parallel import Pool
+    from maci2_lab.parallel import Pool
 
     return Pool(jobs, backend, scheduler)  # type: ignore[arg-type]

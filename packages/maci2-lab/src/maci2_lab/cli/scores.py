@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import print_table, progress_bar
-from maci2.pipeline.option_list import EvaluateOptions, Opening
+from maci2.cli.command import Use, command, print_table, progress_bar, write_json
+from maci2.pipeline.options import EvaluateOptions, Measuring, Opening, option_of
 from maci2.text_tables import number
 from maci2_lab.cli import options as lab
 
@@ -21,13 +20,14 @@ ERROR_COLUMNS = (
 
 @command("initialize", "odometry")
 def evaluate(
+    *,
     sequences: opt.Sequences,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="folder for summary.json and rows.json"),
         Use.FOLDER,
     ] = None,
-    options: EvaluateOptions = EvaluateOptions(),
+    options: EvaluateOptions,
     jobs: lab.Jobs = 1,
     backend: lab.Backend = "local",
     scheduler: lab.Scheduler = "",
@@ -153,6 +153,7 @@ def _consistency(name: str, numbers: dict[str, Any]) -> tuple[str, ...]:
 
 @command()
 def imu_report(
+    *,
     sequences: opt.Sequences,
     imu: Annotated[
         list[str] | None,
@@ -174,8 +175,8 @@ def imu_report(
         typer.Option("-o", "--output", help="folder for report.json and figures"),
         Use.OUTPUT,
     ] = None,
-    truth: opt.Truth = "",
-    opening: Opening = Opening(),
+    truth: str = option_of(Measuring, "truth"),
+    opening: Opening,
     bins: Annotated[int, typer.Option(help="equally filled bins of predicted sigma")] = 6,
     json: opt.Json = None,
 ) -> None:
@@ -261,6 +262,7 @@ POSE_COLUMNS = (
 
 @command("odometry")
 def vo_report(
+    *,
     sequences: opt.Sequences,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for the y = x figure"), Use.OUTPUT
@@ -274,8 +276,8 @@ def vo_report(
         ),
     ] = True,
     rivals: lab.Rivals = None,
-    truth: opt.Truth = "",
-    opening: Opening = Opening(),
+    truth: str = option_of(Measuring, "truth"),
+    opening: Opening,
     json: opt.Json = None,
 ) -> None:
     """Check that covariances of visual odometry are consistent.

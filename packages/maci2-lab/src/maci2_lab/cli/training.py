@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import progress_bar
+from maci2.cli.command import Use, command, progress_bar, write_json
 from maci2.errors import OptionError, require_in_range
+from maci2.pipeline.options import Measuring, Opening, option_of
 
 
 @command()
@@ -49,8 +49,8 @@ def train_imu(
         Path | None,
         typer.Option(help="folder for checkpoints and logs; training resumes from it"),
     ] = None,
-    rig: opt.RigFile = None,
-    topics: opt.Topics = "",
+    rig: Path | None = option_of(Opening, "rig"),
+    topics: str = option_of(Opening, "topics"),
     epochs: Annotated[int | None, typer.Option(help="epochs of the first stage")] = None,
     held_out_epochs: Annotated[
         int | None, typer.Option(help="epochs of the held-out stage")
@@ -100,7 +100,7 @@ def train_vision(
         int, typer.Option(help="rooms to render; a quarter of them are for calibration")
     ] = 160,
     epochs: Annotated[int, typer.Option(help="passes over all matches")] = 20,
-    seed: opt.Seed = 0,
+    seed: int = option_of(Measuring, "seed"),
     threads: Annotated[int, typer.Option(help="number of torch threads")] = 1,
     json: opt.Json = None,
 ) -> None:

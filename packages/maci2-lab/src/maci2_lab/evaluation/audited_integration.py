@@ -24,10 +24,10 @@ from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements, datasheet_
 from maci2.imu.preintegration import integrate_segments
 from maci2.metrics.init_errors import TruthNoise, compared_derivatives
 from maci2.sensors import GroundTruth, ImuNoise, ImuSamples, truth_at
-from maci2.tools.ground_truth.states import Indices, TruthStates, truth_states
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 from maci2_lab.evaluation.imu_gains import ImuGains
 from maci2_lab.evaluation.integration_errors import WindowErrors, errors_between
+from maci2_lab.evaluation.truth_states import Indices, TruthStates, truth_states
 
 GAP = 1.4
 """Steps of the truth's states longer than this many usual ones are gaps."""

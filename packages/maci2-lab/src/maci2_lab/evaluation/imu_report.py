@@ -21,7 +21,6 @@ from maci2.imu.learned_model import ImuModel, bundled_models, load_imu_model
 from maci2.imu.model_choice import find_imu_model, is_learned
 from maci2.sensors import ImuSamples, Recording
 from maci2.tools.ground_truth.choose import audited_or_none, published_names
-from maci2.tools.ground_truth.states import TruthStates, truth_states
 from maci2.types import Array
 from maci2_lab.evaluation.audited_integration import audited_states, audited_windows
 from maci2_lab.evaluation.integration_errors import (
@@ -30,6 +29,7 @@ from maci2_lab.evaluation.integration_errors import (
     WindowErrors,
     integration_errors,
 )
+from maci2_lab.evaluation.truth_states import TruthStates, truth_states
 
 
 @dataclass(frozen=True)

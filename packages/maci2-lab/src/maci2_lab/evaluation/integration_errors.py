@@ -15,8 +15,8 @@ from maci2.geometry.se3 import skew_stack, so3_log_stack
 from maci2.imu import ALPHA, BETA, GAMMA, BiasPrior, ImuMeasurements
 from maci2.imu.preintegration import integrate_segments
 from maci2.sensors import gaps
-from maci2.tools.ground_truth.states import Indices, TruthStates
 from maci2.types import GRAVITY_W, NS, Array
+from maci2_lab.evaluation.truth_states import Indices, TruthStates
 
 
 @dataclass(frozen=True)

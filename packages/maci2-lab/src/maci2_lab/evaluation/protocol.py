@@ -14,20 +14,19 @@ from maci2.estimator import Posterior, Status, VIState
 from maci2.files import real_path
 from maci2.geometry import se3_inv
 from maci2.geometry.gaussian import direction_std
+from maci2.jit import warm_up
 from maci2.metrics.init_errors import InitErrors
 from maci2.metrics.window_errors import state_errors, truth_is_known
-from maci2.parallel import Pool, WorkerDied, run_all
 from maci2.pipeline.offline import initialize_window
 from maci2.pipeline.options import RunOptions, VisionChoice
-from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.warm_up import warm_up
-from maci2.pipeline.windows import Window, plan_windows
+from maci2.pipeline.prepare import Inputs, Window, open_inputs, plan_windows
 from maci2.sensors import GroundTruth, truth_at, with_velocity
 from maci2.tools.ground_truth.choose import audited_or_none, published_names, require_known_truths
 from maci2.types import GRAVITY_W, Array
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2_lab.evaluation.audited_integration import shared_noise
 from maci2_lab.evaluation.imu_gains import ImuGains, imu_gains
+from maci2_lab.parallel import Pool, WorkerDied, run_all
 
 
 def distinct_names(names: Sequence[str], paths: Sequence[Path]) -> list[str]:

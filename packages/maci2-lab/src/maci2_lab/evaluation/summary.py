@@ -13,12 +13,37 @@ import numpy as np
 
 from maci2 import __version__
 from maci2.estimator import Status
-from maci2.metrics.init_errors import METRICS, PAPER_LIMITS, SCORES, InitErrors, SuccessLimits
+from maci2.metrics.init_errors import METRICS, SCORES, InitErrors
 from maci2.pipeline.options import RunOptions
 from maci2_lab.evaluation.protocol import Evaluated, Row, StatedUncertainty
 
 SIGMAS = {"gravity": "gravity_std_deg", "velocity": "velocity_std"}
 """Quantity -> what the posterior states of it."""
+
+
+@dataclass(frozen=True)
+class SuccessLimits:
+    """Errors below which an initialization is a success."""
+
+    gravity_deg: float = 2.0
+    """Angle of gravity [deg]."""
+
+    velocity: float = 0.1
+    """Root mean square of the velocity error [m/s]."""
+
+
+PAPER_LIMITS = SuccessLimits()
+"""The paper's success on EuRoC."""
+
+VBR_LIMITS = SuccessLimits(velocity=0.3)
+"""The paper's success on VBR, whose vehicles are faster."""
+
+
+def is_success(errors: InitErrors, limits: SuccessLimits = PAPER_LIMITS) -> bool:
+    """True if gravity and velocity are known and within the limits."""
+    if errors.velocity_rmse is None:
+        return False
+    return errors.gravity_deg < limits.gravity_deg and errors.velocity_rmse < limits.velocity
 
 
 @dataclass(frozen=True)
@@ -206,7 +231,7 @@ def summarize(rows: list[Row], limits: SuccessLimits = PAPER_LIMITS) -> Summary:
 
 def is_right(row: Row, limits: SuccessLimits = PAPER_LIMITS) -> bool:
     """True if a window has an estimate with errors within the limits."""
-    return row.errors is not None and row.errors.is_success(limits)
+    return row.errors is not None and is_success(row.errors, limits)
 
 
 def average(summaries: list[Summary]) -> Summary:

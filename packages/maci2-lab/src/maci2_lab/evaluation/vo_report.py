@@ -11,9 +11,8 @@ from maci2.errors import DatasetError
 from maci2.geometry import se3_inv, se3_log
 from maci2.geometry.gaussian import chi2_quantile, chi2_significance, nees
 from maci2.metrics.init_errors import truth_noise
-from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.options import VisionChoice
-from maci2.pipeline.vision_sources import open_odometry
+from maci2.pipeline.vision_sources import open_odometry, rotation_predictor
 from maci2.sensors import GroundTruth, Recording, truth_at
 from maci2.tools.ground_truth.choose import audited_or_none
 from maci2.types import Array, Stamps

@@ -13,8 +13,7 @@ from maci2.geometry.se3 import rotation_angle_deg
 from maci2.imu import datasheet_model, preintegrate
 from maci2.pipeline.offline import calibration_errors, calibration_keyframes
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.windows import one_window
+from maci2.pipeline.prepare import Inputs, one_window, open_inputs
 from maci2.types import NS
 from maci2.vision import RelativePoses
 from maci2_lab.baselines.vins import vins_rotation

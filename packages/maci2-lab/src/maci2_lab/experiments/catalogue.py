@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from maci2.errors import OptionError
-from maci2.metrics.init_errors import VBR_LIMITS
+from maci2_lab.evaluation.summary import VBR_LIMITS
 from maci2_lab.experiments import paper_numbers as paper
 from maci2_lab.experiments.calibration import calibration_findings, calibration_tasks
 from maci2_lab.experiments.covariances import (

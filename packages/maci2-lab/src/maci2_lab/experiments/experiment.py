@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from maci2.errors import require_in_range
-from maci2.pipeline.option_list import LONGEST_S, SEEDS
-from maci2.pipeline.windows import Window
+from maci2.pipeline.options import LONGEST_S, SEEDS
+from maci2.pipeline.prepare import Window
 from maci2_lab.experiments.recordings import Recordings
 from maci2_lab.experiments.store import Record, WindowTimes
 from maci2_lab.experiments.table import Findings

@@ -27,9 +27,9 @@ import maci2
 from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
 from maci2.files import read_json, user_cache, write_atomically
-from maci2.parallel import Pool, WorkerDied, run_all
 from maci2_lab.experiments.store import Store
 from maci2_lab.experiments.table import Record
+from maci2_lab.parallel import Pool, WorkerDied, run_all
 
 EUROC = (
     "MH_01_easy", "MH_02_easy", "MH_03_medium", "MH_04_difficult", "MH_05_difficult",

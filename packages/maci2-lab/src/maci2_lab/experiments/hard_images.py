@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from maci2.datasets import open_recording
-from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.options import RunOptions, VisionChoice
 from maci2.pipeline.render_along import rendered_on_imu_clock
-from maci2.pipeline.vision_sources import open_odometry
+from maci2.pipeline.vision_sources import open_odometry, rotation_predictor
 from maci2.simulation.rendering.difficulty import EASY, HARD, Difficulty, degraded
 from maci2.simulation.rendering.images import RenderConfig, render_recording
 from maci2.vision.odometry import even_keyframes, measure_all

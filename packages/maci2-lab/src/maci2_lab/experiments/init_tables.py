@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from maci2.metrics.init_errors import METRICS, SCORES, SuccessLimits
+from maci2.metrics.init_errors import METRICS, SCORES
 from maci2_lab.evaluation.protocol import Row
-from maci2_lab.evaluation.summary import Summary, against_audit, average, summarize
+from maci2_lab.evaluation.summary import SuccessLimits, Summary, against_audit, average, summarize
 from maci2_lab.experiments.methods import Method, short_vision
 from maci2_lab.experiments.paper_numbers import LEARNED_LEARNED, PaperTable
 from maci2_lab.experiments.table import Cell, Claim, Entry, Line, Table, mark_best, table_of

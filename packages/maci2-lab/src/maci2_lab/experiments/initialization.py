@@ -10,10 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from maci2.imu import datasheet_model
-from maci2.metrics.init_errors import PAPER_LIMITS, SuccessLimits
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.windows import Window
+from maci2.pipeline.prepare import Inputs, Window, open_inputs
 from maci2.simulation import SimulationConfig, simulate
 from maci2.vision import pose_noise, poses_from_truth
 from maci2_lab.baselines import (
@@ -32,6 +30,7 @@ from maci2_lab.evaluation.protocol import (
     window_row,
     windows_with_truth,
 )
+from maci2_lab.evaluation.summary import PAPER_LIMITS, SuccessLimits
 from maci2_lab.evaluation.time_limit import TimeLimitError, within
 from maci2_lab.experiments.experiment import Records, Settings, Task, TaskResult
 from maci2_lab.experiments.init_figures import initialization_figures

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.signal import butter, lfilter, lfilter_zi
 
-from maci2.estimator.camera_imu import scaled
 from maci2.geometry import se3_inv, so3_exp
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, apply_imu_model
@@ -86,7 +85,9 @@ def _lengthened(scale: float) -> Callable[[RelativePoses], RelativePoses]:
     """Translations times a factor; covariances stay as stated."""
 
     def fault(motion: RelativePoses) -> RelativePoses:
-        return replace(scaled(motion, scale), covs_T_ck_ck1=motion.covs_T_ck_ck1)
+        Ts_ck_ck1 = motion.Ts_ck_ck1.copy()
+        Ts_ck_ck1[:, :3, 3] *= scale
+        return replace(motion, Ts_ck_ck1=Ts_ck_ck1)
 
     return fault
 

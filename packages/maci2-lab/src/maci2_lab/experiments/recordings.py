@@ -7,12 +7,12 @@ from pathlib import Path
 from maci2.datasets import open_recording
 from maci2.datasets.vbr import is_vbr
 from maci2.errors import DatasetError
-from maci2.parallel import Pool, WorkerDied, run_all
 from maci2.pipeline.render_along import rendered_on_imu_clock
 from maci2.simulation import SimulationConfig, simulate
 from maci2.simulation.rendering.difficulty import difficulty_of
 from maci2.simulation.rendering.images import RenderConfig, SceneKind, render_recording
 from maci2.simulation.trajectory import MotionKind
+from maci2_lab.parallel import Pool, WorkerDied, run_all
 
 DEEPEST = 4
 """Depth of the search below the root [folders]."""

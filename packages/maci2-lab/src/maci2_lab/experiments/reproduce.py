@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from maci2.errors import Maci2Error
-from maci2.parallel import Pool, WorkerDied, run_all
-from maci2.pipeline.windows import Window
+from maci2.pipeline.prepare import Window
 from maci2_lab.evaluation.protocol import Row
 from maci2_lab.experiments.experiment import Experiment, Records, Settings, Task, TaskResult
 from maci2_lab.experiments.initialization import CombinedExperiment, InitExperiment
 from maci2_lab.experiments.recordings import Recordings, with_renderings
 from maci2_lab.experiments.store import Store, row_record, time_table, write_result
 from maci2_lab.experiments.table import Findings
+from maci2_lab.parallel import Pool, WorkerDied, run_all
 
 RENDERINGS = "renderings"
 """Folder for rendered recordings, next to the results."""

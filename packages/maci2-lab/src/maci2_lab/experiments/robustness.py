@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from maci2.errors import Maci2Error
+from maci2.jit import warm_up
 from maci2.metrics.init_errors import initialization_errors
 from maci2.pipeline.offline import (
     calibrate_window,
@@ -15,14 +16,13 @@ from maci2.pipeline.offline import (
     initialize_window,
 )
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.warm_up import warm_up
-from maci2.pipeline.windows import Window, one_window
+from maci2.pipeline.prepare import Inputs, Window, one_window, open_inputs
 from maci2.sensors import truth_at
 from maci2.tools.ground_truth.choose import AUDITED
 from maci2.types import NS
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 from maci2_lab.evaluation.protocol import windows_with_truth
+from maci2_lab.evaluation.summary import is_success
 from maci2_lab.experiments.experiment import Task, TaskResult
 from maci2_lab.experiments.input_faults import (
     CALIBRATION_FAULTS,
@@ -136,7 +136,7 @@ def _init_row(
         result.posterior,
     )
     return row | {
-        "wrong": not errors.is_success(),
+        "wrong": not is_success(errors),
         "errors": [errors.gravity_deg, errors.velocity_rmse],
         "nees": errors.nees,
     }

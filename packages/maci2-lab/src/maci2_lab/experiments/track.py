@@ -18,8 +18,7 @@ from maci2.metrics.track_errors import (
 )
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
-from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack, track_inputs
+from maci2.pipeline.track_recording import RecordedTrack, raw_biases, track_inputs
 from maci2.sensors import GroundTruth, poses_at
 from maci2.tools.ground_truth.choose import AUDITED, with_audited
 from maci2.types import Array, Mask, Stamps
@@ -129,7 +128,7 @@ def _own_row(name: str, tracked: RecordedTrack, truth: GroundTruth) -> Record:
         return {}
     audited = _audited_errors(tracked)
     judged = audited or errors
-    over_time = {part: _thinned(getattr(judged.nees_over_time, part)) for part in SCORED}
+    over_time = {part: _thinned(judged.nees_over_time[part]) for part in SCORED}
     return _row(name, errors) | {
         "gravity_deg": judged.gravity_deg,
         "velocity_rmse": judged.velocity_rmse,
@@ -177,7 +176,7 @@ def _common(
     return trajectory_errors(at_ns, poses_at(stamps_ns, Ts_w_b, at_ns, 0.25, source=""), truth)
 
 
-def _row(name: str, errors: TrajectoryErrors | TrackErrors | None) -> Record:
+def _row(name: str, errors: TrajectoryErrors | None) -> Record:
     if errors is None:
         return {}
     return {

@@ -12,17 +12,27 @@ import numpy as np
 from maci2 import __version__
 from maci2.errors import DatasetError, OptionError
 from maci2.report.charts import (
+    BOTTOM,
     COLORS,
+    INK,
     LEFT,
     RIGHT,
+    SOFT,
     TOP,
     WIDTH,
     Axes,
     Series,
     axis_ticks,
     chart,
+    dots,
+    element,
     frame,
+    label,
     picture,
+    polyline,
+    segment,
+    tooltip,
+    y_equals_x,
 )
 from maci2.report.html import Section, page, side_by_side
 from maci2.types import Array
@@ -113,46 +123,36 @@ def _distributions(figure: dict[str, Any]) -> str:
         return "<p>No value was measured.</p>"
     every = np.log10(np.concatenate([values for _, values in groups]))
     low, high = float(every.min()) - 0.1, float(every.max()) + 0.1
-    left, top = 14.0, 8
-    height = top + BOX * len(groups) + 46
+    left, top, bottom = 14.0, 8.0, 10.0 + BOX * len(groups)
 
-    def across(value: float) -> float:
-        return left + (value - low) / (high - low) * (WIDTH - left - RIGHT)
+    def at(value: float, y: float) -> Array:
+        across = (np.log10(value) - low) / (high - low)
+        return np.array([left + across * (WIDTH - left - RIGHT), y])
 
-    bottom = height - 44
-    parts = [
-        f'<line class="axis" x1="{across(at):.1f}" x2="{across(at):.1f}" y1="{top}" '
-        f'y2="{bottom}"/><text class="soft" x="{across(at):.1f}" y="{bottom + 16}" '
-        f'text-anchor="middle">{text}</text>'
-        for at, text in axis_ticks(low, high, True)
-    ]
-    parts.append(
-        f'<text x="{(left + WIDTH) / 2:.1f}" y="{height - 8}" text-anchor="middle">'
-        f"{escape(figure['unit'])}</text>"
-    )
+    parts = []
+    for tick, text in axis_ticks(low, high, True):
+        start, end = at(10.0**tick, top), at(10.0**tick, bottom)
+        parts.append(segment(start, end, class_="axis"))
+        parts.append(label(end[0], bottom + 16, text, "middle", class_="soft"))
+    parts.append(label((left + WIDTH) / 2, bottom + 36, figure["unit"], "middle"))
     for i, (name, values) in enumerate(groups):
-        parts.append(_box(name, values, top + BOX * i + 28.0, across))
-    return picture(WIDTH, height, "".join(parts))
-
-
-def _box(name: str, values: Array, y: float, across: Callable[[float], float]) -> str:
-    least, first, middle, third, most = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95])
-    a, b, c, d, e = (across(float(np.log10(v))) for v in (least, first, middle, third, most))
-    beyond = values[(values < least) | (values > most)]
-    about = f"{name}: median {middle:.3g}, 95 % below {most:.3g}, {len(values)} values"
-    dots = "".join(
-        f'<circle cx="{across(float(np.log10(v))):.1f}" cy="{y:.1f}" r="1.5" fill="{COLORS[0]}"/>'
-        for v in beyond
-    )
-    return (
-        f'<g><title>{escape(about)}</title><text class="halo" x="14" y="{y - 12:.1f}">'
-        f"{escape(name)}</text>"
-        f'<line x1="{a:.1f}" x2="{e:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{COLORS[0]}"/>'
-        f'<rect x="{b:.1f}" y="{y - 7:.1f}" width="{max(d - b, 1.0):.1f}" height="14" '
-        f'fill="{COLORS[0]}" fill-opacity="0.35" stroke="{COLORS[0]}"/>'
-        f'<line x1="{c:.1f}" x2="{c:.1f}" y1="{y - 7:.1f}" y2="{y + 7:.1f}" '
-        f'stroke="var(--ink)" stroke-width="2"/>{dots}</g>'
-    )
+        y = top + BOX * i + 28.0
+        levels = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95])
+        first, low_quartile, middle, high_quartile, last = (at(value, y) for value in levels)
+        up, beyond = np.array([0.0, 7.0]), values[(values < levels[0]) | (values > levels[-1])]
+        about = f"{name}: median {levels[2]:.3g}, 95 % below {levels[4]:.3g}, {len(values)} values"
+        x, corner = low_quartile
+        box = {"x": x, "y": corner - 7.0, "width": max(high_quartile[0] - x, 1.0), "height": 14}
+        parts += [
+            f"<g>{tooltip(about)}",
+            label(14, y - 12, name, class_="halo"),
+            segment(first, last, stroke=COLORS[0]),
+            element("rect", **box, fill=COLORS[0], fill_opacity="0.35", stroke=COLORS[0]),
+            segment(middle - up, middle + up, stroke=INK, stroke_width=2),
+            dots(np.array([at(value, y) for value in beyond]), 1.5, COLORS[0]),
+            "</g>",
+        ]
+    return picture(WIDTH, round(bottom) + 44, "".join(parts))
 
 
 def _along(figure: dict[str, Any]) -> str:
@@ -188,46 +188,37 @@ def _map(figure: dict[str, Any]) -> str:
     places = np.array([first["position"][i][:2] for i in known], dtype=float)
     errors = _numbers(first["error"])[known]
     half = 0.55 * max(float(np.ptp(places, axis=0).max()), 1e-3)
-    x, y = (places.max(axis=0) + places.min(axis=0)) / 2.0
-    width = WIDTH - LEFT - RIGHT
-    axes = Axes((x - half, x + half), (y - half, y + half), height=TOP + 44 + width)
+    axes = _square((places.max(axis=0) + places.min(axis=0)) / 2.0, half)
     largest = np.nanmax(errors) if np.isfinite(errors).any() else 1.0
-    path = axes.points(places[:, 0], places[:, 1])
-    dots = "".join(
-        f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="{3.0 + 7.0 * error / largest:.1f}" '
-        f'fill="{COLORS[0]}" fill-opacity="0.5"><title>{escape(first["verdict"][i])}, '
-        f"{error:.3g} {escape(figure['unit'])}</title></circle>"
-        for i, (cx, cy), error in zip(known, map(axes.at, *places.T), errors, strict=True)
-        if np.isfinite(error)
-    )
-    svg = picture(
-        axes.width,
-        axes.height,
-        f"{frame(axes, 'x [m], from above', 'y [m]')}"
-        f'<polyline points="{path}" fill="none" stroke="var(--soft)"/>{dots}',
-    )
+    body = frame(axes, "x [m], from above", "y [m]") + polyline(axes.at(*places.T), SOFT)
+    for i, (x, y), error in zip(known, axes.at(*places.T), errors, strict=True):
+        if np.isfinite(error):
+            about = tooltip(f"{first['verdict'][i]}, {error:.3g} {figure['unit']}")
+            size = {"r": 3.0 + 7.0 * error / largest, "fill": COLORS[0], "fill_opacity": "0.5"}
+            body += element("circle", about, cx=x, cy=y, **size)
     note = f"{first['name']}: the largest dot is {largest:.3g} {figure['unit']}."
+    svg = picture(axes.width, axes.height, body)
     return f"<div>{svg}<p class='note'>{escape(note)}</p></div>"
+
+
+def _square(center: Array, half: float) -> Axes:
+    """Axes with equal units around a center."""
+    (x, y), height = center, TOP + BOTTOM + WIDTH - LEFT - RIGHT
+    return Axes((x - half, x + half), (y - half, y + half), height=height)
 
 
 def _bins(figure: dict[str, Any]) -> str:
     """Predicted against actual errors, with the line y = x."""
-    lines, ends = [], []
-    for one in figure["series"]:
-        predicted, actual = _numbers(one["predicted"]), _numbers(one["actual"])
-        titles = [f"{one['name']}: {count} windows" for count in one["count"]]
-        lines.append(Series(one["name"], predicted, actual, titles=titles))
-        ends.append(np.concatenate([predicted, actual]))
-    every = np.concatenate([np.empty(0), *ends])
-    every = every[np.isfinite(every) & (every > 0.0)]
-    if not len(every):
-        return "<p>No sigma was predicted.</p>"
-    equal = np.array([every.min() / 1.2, every.max() * 1.2])
-    unit = figure["unit"]
-    return chart(
-        [*lines, Series("y = x", equal, equal, dashed=True)],
-        f"predicted sigma [{unit}]", f"rms error [{unit}]", logarithmic=(True, True),
-    )  # fmt: skip
+    lines = [
+        Series(
+            one["name"],
+            _numbers(one["predicted"]),
+            _numbers(one["actual"]),
+            titles=[f"{one['name']}: {count} windows" for count in one["count"]],
+        )
+        for one in figure["series"]
+    ]
+    return y_equals_x(lines, figure["unit"]) or "<p>No sigma was predicted.</p>"
 
 
 def _difficulty(figure: dict[str, Any]) -> str:
@@ -272,24 +263,16 @@ def _ellipses(figure: dict[str, Any]) -> str:
     reach = 1.15 * max(
         float(np.abs(errors).max()), float(np.sqrt(np.einsum("kii->ki", covs).max())), 1e-6
     )
-    width = WIDTH - LEFT - RIGHT
-    axes = Axes((-reach, reach), (-reach, reach), height=TOP + 44 + width)
+    axes = _square(np.zeros(2), reach)
     circle = np.column_stack([f(2.0 * np.pi * np.arange(25) / 24.0) for f in (np.cos, np.sin)])
-    body = [frame(axes, "deg", "deg")]
+    body = frame(axes, "deg", "deg")
     for cov in covs:
         values, vectors = np.linalg.eigh(cov)
         outline = circle * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-        body.append(
-            f'<polyline points="{axes.points(*outline.T)}" fill="none" stroke="{COLORS[0]}" '
-            'stroke-opacity="0.25"/>'
-        )
-    body += [
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{COLORS[1]}">'
-        f"<title>{escape(point['label'])}</title></circle>"
-        for point, (x, y) in zip(points, map(axes.at, *errors.T), strict=True)
-    ]
+        body += polyline(axes.at(*outline.T), COLORS[0], stroke_opacity="0.25")
+    body += dots(axes.at(*errors.T), 2.5, COLORS[1], [point["label"] for point in points])
     note = "<p class='note'>Dots: errors. Ellipses: stated, one standard deviation.</p>"
-    return picture(axes.width, axes.height, "".join(body)) + note
+    return picture(axes.width, axes.height, body) + note
 
 
 _KINDS: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -301,10 +284,6 @@ _KINDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "ellipses": _ellipses,
     "intervals": interval_picture,
 }
-
-
-WIDE = " class='wide'"
-"""Attribute of a figure that takes a whole row."""
 
 
 def build_page(runs: list[Run], command: str) -> str:
@@ -319,13 +298,11 @@ def _summary(runs: list[Run]) -> str:
     held = sum(claim.holds for claim in claims)
     links = "".join(
         f"<li><a href='#run{i}'>{escape(run.about['title'])}</a> <code>{escape(run.label)}</code>"
-        f"{_tally(run)}{_missing(run)}</li>"
+        f"{_tally(run)}</li>"
         for i, run in enumerate(runs)
     )
     fails = [claim for claim in claims if not claim.holds]
-    failed = ""
-    if fails:
-        failed = f"<h3>Statements that do not hold</h3><ul class='claims'>{_claims(fails)}</ul>"
+    failed = f"<h3>Statements that do not hold</h3>{_claims(fails)}" if fails else ""
     return (
         f"<p class='lead'>{held} of {len(claims)} statements hold on these results. Numbers in "
         "brackets are the paper's, made with its own camera motion.</p>"
@@ -334,17 +311,14 @@ def _summary(runs: list[Run]) -> str:
 
 
 def _tally(run: Run) -> str:
-    claims = run.findings.claims
-    if not claims:
-        return ""
-    return f": {sum(claim.holds for claim in claims)} of {len(claims)} hold"
-
-
-def _missing(run: Run) -> str:
-    if not run.about["missing"]:
-        return ""
-    names = escape(", ".join(run.about["missing"]))
-    return f"<br><small class='missing'>missing: {names}</small>"
+    """Statements that hold, and recordings that were missing."""
+    claims, text = run.findings.claims, ""
+    if claims:
+        text = f": {sum(claim.holds for claim in claims)} of {len(claims)} hold"
+    if run.about["missing"]:
+        names = escape(", ".join(run.about["missing"]))
+        text += f"<br><small class='missing'>missing: {names}</small>"
+    return text
 
 
 def _section(number: int, run: Run) -> str:
@@ -355,27 +329,26 @@ def _section(number: int, run: Run) -> str:
         if run.stale
         else ""
     )
-    figures = "".join(
-        f"<figure{WIDE if figure['kind'] == 'along' else ''}>"
-        f"<figcaption>{escape(figure['title'])}</figcaption>{experiment_figure(figure)}</figure>"
-        for figure in run.findings.figures
-    )
-    if figures:
-        figures = f"<div class='beside'>{figures}</div>"
+    figures = []
+    for one in run.findings.figures:
+        kind = " class='wide'" if one["kind"] == "along" else ""
+        text = f"<figcaption>{escape(one['title'])}</figcaption>{experiment_figure(one)}"
+        figures.append(f"<figure{kind}>{text}</figure>")
+    drawn = side_by_side(*figures) if figures else ""
     return (
         f"<p id='run{number}'><code>maci2 reproduce {escape(run.about['name'])}</code>, "
         f"{escape(settings)} <code>{escape(run.label)}</code></p>{stale}"
-        f"<ul class='claims'>{_claims(run.findings.claims)}</ul>"
-        f"{''.join(_table(table) for table in run.findings.tables)}{figures}"
+        f"{_claims(run.findings.claims)}"
+        f"{''.join(_table(table) for table in run.findings.tables)}{drawn}"
     )
 
 
 def _claims(claims: list[Claim]) -> str:
-    return "".join(
-        f"<li class='{'yes' if claim.holds else 'no'}'><b>{'yes' if claim.holds else 'no'}</b> "
-        f"{escape(claim.text)}</li>"
-        for claim in claims
-    )
+    lines = ""
+    for claim in claims:
+        word = "yes" if claim.holds else "no"
+        lines += f"<li class='{word}'><b>{word}</b> {escape(claim.text)}</li>"
+    return f"<ul class='claims'>{lines}</ul>"
 
 
 def _table(table: Table) -> str:

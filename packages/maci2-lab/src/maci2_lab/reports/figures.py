@@ -1,19 +1,27 @@
 """Figures of the lab: intervals of errors, consistency of IMU models and of relative poses."""
 
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maci2.metrics.nees import equal_bins
-from maci2.report.charts import Panel, nice_ticks, y_equals_x
+from maci2.report.charts import (
+    COLORS,
+    binned,
+    dots,
+    label,
+    nice_ticks,
+    row_of,
+    segment,
+    standalone,
+    y_equals_x,
+)
+from maci2.types import Array
 from maci2_lab.evaluation.vo_report import VisualScore
 
 WIDTH, ROW, LEFT, RIGHT, TOP, BOTTOM = 640, 18, 170, 16, 52, 40
-COLORS = ("#0969da", "#1a7f37", "#9a6700", "#cf222e")
-INK, SOFT, LINE = "#1f2328", "#59636e", "#d1d9e0"
 
 
 def interval_picture(figure: dict[str, Any]) -> str:
@@ -24,62 +32,33 @@ def interval_picture(figure: dict[str, Any]) -> str:
     high = max(value + std for value, std in pairs)
     height = TOP + ROW * (len(names) + 1) * len(groups) + BOTTOM
 
-    def across(value: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (value - low) / (high - low)
+    def at(value: float, y: float) -> Array:
+        return np.array([LEFT + (WIDTH - LEFT - RIGHT) * (value - low) / (high - low), y])
 
-    parts = [_axis(across, low, high, height, figure["unit"]), _legend(names)]
+    bottom = height - BOTTOM
+    parts = [label(8, 20, figure["title"], style="font-weight: bold")]
+    for tick in nice_ticks(low, high):
+        start, end = at(tick, TOP), at(tick, bottom)
+        parts.append(segment(start, end, class_="axis"))
+        parts.append(label(end[0], bottom + 16, f"{tick:g}", "middle", class_="soft"))
+    parts.append(label(0.5 * (LEFT + WIDTH - RIGHT), height - 8, figure["unit"], "middle"))
+    for j, name in enumerate(names):
+        x = LEFT + 115 * j
+        parts += [dots(np.array([[x, 38]]), 4, COLORS[j]), label(x + 9, 43, name)]
     for i, group in enumerate(groups):
         top = TOP + ROW * (len(names) + 1) * i + ROW
-        middle = top + 0.5 * ROW * (len(names) - 1)
-        parts.append(f'<text x="8" y="{middle + 5:.1f}">{escape(group["name"])}</text>')
+        parts.append(label(8, top + 0.5 * ROW * (len(names) - 1) + 5, group["name"]))
         for j, (value, std) in enumerate(group["values"]):
             if value is not None:
                 y = top + ROW * j
-                color = COLORS[j % len(COLORS)]
-                parts.append(
-                    _mark(across(value - std), across(value), across(value + std), y, color)
-                )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
-        f'font-family="sans-serif" font-size="13" fill="{INK}">'
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>'
-        f'<text x="8" y="20" font-weight="bold">{escape(figure["title"])}</text>'
-        f"{''.join(parts)}</svg>\n"
-    )
+                ends = at(value - std, y), at(value + std, y)
+                parts.append(segment(*ends, stroke=COLORS[j], stroke_width=2))
+                parts.append(dots(at(value, y)[None], 4, COLORS[j]))
+    return standalone(WIDTH, height, "".join(parts))
 
 
-def _mark(low: float, middle: float, high: float, y: float, color: str) -> str:
-    return (
-        f'<line x1="{low:.1f}" y1="{y}" x2="{high:.1f}" y2="{y}" stroke="{color}" '
-        f'stroke-width="2"/><circle cx="{middle:.1f}" cy="{y}" r="4" fill="{color}"/>'
-    )
-
-
-def _axis(across: Callable[[float], float], low: float, high: float, height: int, unit: str) -> str:
-    bottom = height - BOTTOM
-    parts = []
-    for tick in nice_ticks(low, high):
-        x = across(tick)
-        parts.append(
-            f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="{LINE}"/>'
-            f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle" fill="{SOFT}">'
-            f"{tick:g}</text>"
-        )
-    x = 0.5 * (LEFT + WIDTH - RIGHT)
-    label = f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{escape(unit)}</text>'
-    return "".join(parts) + label
-
-
-def _legend(names: list[str]) -> str:
-    parts = []
-    for j, name in enumerate(names):
-        x = LEFT + 115 * j
-        parts.append(
-            f'<circle cx="{x}" cy="38" r="4" fill="{COLORS[j % len(COLORS)]}"/>'
-            f'<text x="{x + 9}" y="43">{escape(name)}</text>'
-        )
-    return "".join(parts)
-
+NOT_DRAWN = ("raw", "datasheet")
+"""IMU models that would hide the differences between the others."""
 
 PARTS = {"rotation": ("deg", 57.29578), "velocity": ("mm/s", 1e3), "position": ("mm", 1e3)}
 
@@ -100,44 +79,43 @@ def plot_figures(report: dict[str, Any], folder: Path) -> list[Path]:
     return [*paths, _draw_growth(report, folder / "imu_growth.png")]
 
 
-def _panels(title: str) -> tuple[Any, Any]:
+def _draw(path: Path, title: str, draw: Callable[[Any, str, str, float], None]) -> Path:
+    """Write a picture with one panel for each part, drawn by `draw(axis, part, unit, scale)`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title)
-    return figure, figure.subplots(1, 3)
-
-
-def _draw_bins(report: dict[str, Any], horizon: str, path: Path, title: str) -> Path:
-    figure, axes = _panels(title)
+    axes = figure.subplots(1, 3)
     for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
-        for model, by_horizon in report["bins"].items():
-            if model in ("raw", "datasheet"):
-                continue
-            rows = by_horizon[horizon][part]
-            predicted = [scale * row["predicted"] for row in rows]
-            axis.plot(predicted, [scale * row["rms"] for row in rows], "o-", label=model, ms=3)
-        low, high = axis.get_xlim()
-        ends = np.array([max(low, 1e-9), high])
-        axis.plot(ends, ends, "k--", lw=1, label="y = x")
-        axis.set(xscale="log", yscale="log", title=part)
-        axis.set(xlabel=f"predicted [{unit}]", ylabel=f"rms error [{unit}]")
+        draw(axis, part, unit, scale)
+        axis.set(yscale="log", title=part)
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=7)
     figure.savefig(path, dpi=130)
     return path
 
 
+def _draw_bins(report: dict[str, Any], horizon: str, path: Path, title: str) -> Path:
+    def draw(axis: Any, part: str, unit: str, scale: float) -> None:
+        for model, by_horizon in report["bins"].items():
+            if model not in NOT_DRAWN:
+                rows = by_horizon[horizon][part]
+                predicted = [scale * row["predicted"] for row in rows]
+                axis.plot(predicted, [scale * row["rms"] for row in rows], "o-", label=model, ms=3)
+        low, high = axis.get_xlim()
+        ends = np.array([max(low, 1e-9), high])
+        axis.plot(ends, ends, "k--", lw=1, label="y = x")
+        axis.set(xscale="log", xlabel=f"predicted [{unit}]", ylabel=f"rms error [{unit}]")
+
+    return _draw(path, title, draw)
+
+
 def _draw_growth(report: dict[str, Any], path: Path) -> Path:
-    figure, axes = _panels(
-        "integration error over time against the ground truth as published: mean over recordings, "
-        "predicted dashed"
-    )
-    for axis, (part, (unit, scale)) in zip(axes, PARTS.items(), strict=True):
+    def draw(axis: Any, part: str, unit: str, scale: float) -> None:
         for model in report["average"]:
-            if model in ("raw", "datasheet"):
+            if model in NOT_DRAWN:
                 continue
             growth = [one["models"][model]["growth"] for one in report["sequences"].values()]
             times = [float(h) for h in growth[0]["rms"]]
@@ -147,11 +125,10 @@ def _draw_growth(report: dict[str, Any], path: Path) -> Path:
             )
             (line,) = axis.plot(times, rms, "-", label=model)
             axis.plot(times, predicted, "--", color=line.get_color(), lw=1)
-        axis.set(xlabel="time since start [s]", ylabel=f"[{unit}]", title=part, yscale="log")
-        axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=7)
-    figure.savefig(path, dpi=130)
-    return path
+        axis.set(xlabel="time since start [s]", ylabel=f"[{unit}]")
+
+    title = "integration error over time against the ground truth as published: mean over "
+    return _draw(path, f"{title}recordings, predicted dashed", draw)
 
 
 POSE_BINS = 6
@@ -161,12 +138,13 @@ def pose_reliability(scores: list[VisualScore]) -> str:
     """SVG of predicted sigma and rms error of translation and rotation."""
     errors = np.concatenate([score.errors for score in scores])
     covs = np.concatenate([score.covs for score in scores])
-    panels = []
+    charts = []
     for title, unit, part, scale in (
         ("translation", "mm", slice(0, 3), 1e3),
         ("rotation", "deg", slice(3, 6), 180.0 / np.pi),
     ):
         predicted = scale * np.sqrt(np.trace(covs[:, part, part], axis1=1, axis2=2))
         actual = scale * np.linalg.norm(errors[:, part], axis=1)
-        panels.append(Panel(title, unit, equal_bins(predicted, actual, POSE_BINS)))
-    return y_equals_x(panels)
+        bins = binned(title, equal_bins(predicted, actual, POSE_BINS))
+        charts.append(y_equals_x([bins], unit))
+    return row_of(charts)

@@ -2,32 +2,37 @@
 
 import time
 from dataclasses import replace
+from typing import NamedTuple
 
-from maci2.calibration.position_delay import one_instant, position_delay
+import numpy as np
+
+from maci2.calibration_prior import CALIBRATED
 from maci2.consistency import (
+    FAR,
     CalibrationLimits,
+    Check,
     judge_calibration,
-    mounting_checks,
     require_arguments,
     window_constants,
 )
-from maci2.consistency.verdict import MeasuredScale
-from maci2.errors import OptionError
+from maci2.errors import MeasurementError, OptionError
 from maci2.estimator import CalibrationResult, SolverConfig
 from maci2.estimator.calibrate import (
     NOTHING_KNOWN,
     MountingPrior,
-    calibration_covariance,
     calibration_progress,
     frame_covariance,
     measured_scale,
     solve_from_nothing,
     with_frame,
 )
+from maci2.estimator.initialize import SolvedWindow, with_loss
 from maci2.estimator.outliers import with_choice
-from maci2.estimator.problem import DEFAULT_CONFIG
-from maci2.estimator.results import state_and_posterior
+from maci2.estimator.problem import DEFAULT_CONFIG, Loss
+from maci2.estimator.residuals import Response
+from maci2.estimator.solver import Solution, covariance, solve
 from maci2.imu import ImuMeasurements
+from maci2.types import Array
 from maci2.validation import require_type
 from maci2.vision import RelativePoses
 
@@ -73,31 +78,18 @@ def calibrate(
 
     solved, choice, aligned = solve_from_nothing(imu, vision, mounting, config)
     vision, solution = choice.vision, solved.solution
-    cov = calibration_covariance(solution)
-    frame = frame_covariance(vision.std_frame, solution.shared.T_b_c)
-    state, posterior = state_and_posterior(solution, cov, imu, solved.stamps_ns)
-    if posterior is not None:
-        posterior = with_frame(posterior, frame, state.T_b_c)
+    state, posterior, report = solved.answer(imu, exactly=True)
+    frame = frame_covariance(vision.std_frame, state.T_b_c)
     scale = measured_scale(vision, solved)
     progress = calibration_progress(solved, frame)
-    report = replace(solved.report(cov), solve_ms=1e3 * (time.perf_counter() - began))
-    report = with_choice(report, choice)
+    report = replace(report, solve_ms=1e3 * (time.perf_counter() - began))
     constants = window_constants(imu, vision, state.T_b_c, config.rule, False)
-    checks = [one_instant(position_delay(imu, solution))]
+    delay = one_instant(position_delay(imu, solution))
     if posterior is not None:
-        checks += mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
-    return judge_calibration(
-        state,
-        posterior,
-        report,
-        vision,
-        aligned,
-        limits,
-        scale and MeasuredScale(*scale),
-        constants,
-        progress,
-        checks,
-    )
+        posterior = with_frame(posterior, frame, state.T_b_c)
+    report = with_choice(report, choice)
+    window = SolvedWindow(vision, vision, aligned, state, posterior, report, solved)
+    return judge_calibration(window, limits, mounting, scale, constants, progress, delay)
 
 
 def _require_choices(config: SolverConfig) -> None:
@@ -116,3 +108,73 @@ def _require_choices(config: SolverConfig) -> None:
                 f"SolverConfig.{name} is {getattr(config, name)!r}, needed {needed!r} for "
                 "`calibrate`; only `initialize` knows the other."
             )
+
+
+class PositionDelay(NamedTuple):
+    """How much later than its orientations a camera's positions were taken [s].
+
+    A camera sees both at once. A laser tracker beside an IMU, a filtered trajectory, or an
+    accelerometer that is stamped later than its gyroscope does not, and a delay between the two
+    looks like a lever arm of centimetres.
+    """
+
+    delay_s: float
+    std_s: float
+
+
+def position_delay(imu: ImuMeasurements, solution: Solution) -> PositionDelay | None:
+    """Delay that fits best around a calibration that is solved, everything else free; None where
+    the motion does not determine it.
+
+    A Newton step from no delay: chi-square of the optimum is a parabola in it. Squares, for robust
+    losses would take the delay for outliers.
+    """
+    if not solution.converged:
+        return None
+    if solution.problem.camera[0].loss.kind != "none":
+        squares = with_loss(solution.problem, Loss())
+        solution = solve(squares, solution.states, solution.shared)
+    try:
+        response = Response(solution, covariance(solution))
+    except MeasurementError:
+        return None
+    motions = solution.measurements.motions
+    moved = _moved_by_a_second(imu, solution)[motions.state]
+    by_delay = motions.white[:, :, :3] @ moved[:, :, None]
+    gradient, gradient_shared = response.gradients(by_delay)
+    followed, followed_shared = response.solved(gradient, gradient_shared)
+    curvature = float(
+        np.sum(by_delay**2)
+        - np.sum(gradient * followed)
+        - np.sum(gradient_shared * followed_shared)
+    )
+    if not curvature > 0.0:
+        return None
+    slope = float(np.sum(by_delay[:, :, 0] * response.r))
+    return PositionDelay(-slope / curvature, curvature**-0.5)
+
+
+def _moved_by_a_second(imu: ImuMeasurements, solution: Solution) -> Array:
+    """(n - 1, 3) change of each relative translation by a delay of a second: that of the camera's
+    velocity, in the camera where the motion begins."""
+    states, T_b_c = solution.states, solution.shared.T_b_c
+    stamps_ns, R_w_b = solution.problem.stamps_ns, states.Ts_w_b[:, :3, :3]
+    rates = [np.interp(stamps_ns, imu.stamps_ns, axis) for axis in imu.gyro.T]
+    omega_b = np.stack(rates, axis=1) - states.bias_gyro
+    v_w = states.v_w + np.einsum("kij,kj->ki", R_w_b, np.cross(omega_b, T_b_c[:3, 3]))
+    R_w_c = R_w_b @ T_b_c[:3, :3]
+    return np.asarray(np.einsum("kji,kj->ki", R_w_c[:-1], np.diff(v_w, axis=0)))
+
+
+def one_instant(delay: PositionDelay | None) -> Check:
+    """Positions and orientations that are not of one instant, in words."""
+    if delay is None or abs(delay.delay_s) <= FAR * np.hypot(delay.std_s, CALIBRATED.acc_clock_s):
+        return Check("ok")
+    side = "late" if delay.delay_s > 0.0 else "early"
+    return Check(
+        "weak",
+        f"the camera's positions are {1e3 * abs(delay.delay_s):.1f} +- {1e3 * delay.std_s:.1f} ms "
+        f"{side} against its orientations, which looks like a lever arm: audit a ground truth that "
+        "they are made of (`--truth audited`), or check the accelerometer's timestamps against the "
+        "gyroscope's",
+    )

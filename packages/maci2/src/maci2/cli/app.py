@@ -11,12 +11,12 @@ from typing import Any
 import typer
 
 from maci2 import __version__
+from maci2.cli.command import progress_bar, show_progress, usable_streams
 from maci2.cli.estimate import calibrate, init, track, vo, watch
 from maci2.cli.examine import check, noise, truth
 from maci2.cli.live import live
 from maci2.cli.setup import compile, convert, model
 from maci2.cli.simulate import demo, simulate
-from maci2.cli.terminal import show_progress, usable_streams, working_on
 from maci2.errors import Maci2Error, OptionError
 
 COMMANDS = (
@@ -65,7 +65,7 @@ def version(
         raise typer.Exit
     if context.invoked_subcommand is not None:
         show_progress(not quiet)
-        context.with_resource(working_on(context.invoked_subcommand))
+        context.with_resource(progress_bar(context.invoked_subcommand))
 
 
 def further_commands() -> Iterator[Callable[..., None]]:
@@ -109,15 +109,9 @@ def main() -> None:
     except Maci2Error as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        _print_interrupted()
-        sys.exit(INTERRUPTED)
-    except SystemExit as ended:
+    except (KeyboardInterrupt, SystemExit) as ended:
         # Typer turns an interrupt of a command into this code, and prints nothing.
-        if ended.code == INTERRUPTED:
-            _print_interrupted()
-        raise
-
-
-def _print_interrupted() -> None:
-    typer.echo("interrupted", err=True)
+        if isinstance(ended, SystemExit) and ended.code != INTERRUPTED:
+            raise
+        typer.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)

@@ -2,22 +2,24 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import (
+from maci2.cli.command import (
+    Use,
+    command,
     command_line,
     print_summary,
     print_table,
     progress_bar,
     require_viewer,
     viewer,
+    write_json,
     write_report,
 )
-from maci2.pipeline.option_list import (
+from maci2.pipeline.options import (
     CalibrateOptions,
     InitOptions,
     TrackOptions,
@@ -36,11 +38,10 @@ SHOWN_REASONS = 5
 
 @command("odometry")
 def vo(
+    *,
     sequence: opt.Sequence,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help=".npz of relative poses to write"), Use.OUTPUT
-    ] = Path("poses.npz"),
-    options: VoOptions = VoOptions(),
+    output: Path = opt.output(".npz of relative poses to write", Path("poses.npz")),
+    options: VoOptions,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
 ) -> None:
@@ -57,8 +58,7 @@ def vo(
     measured = "all measured" if not unmeasured else f"{len(unmeasured)} of them not measured"
     typer.echo(f"wrote {output}: {len(result.poses)} relative poses, {measured}")
     reasons = [{"stamp_ns": pose.stamps_ns[0], "reason": pose.reason} for pose in unmeasured]
-    record = {"file": str(output), "poses": len(result.poses), "unmeasured": reasons}
-    write_json(json, record)
+    write_json(json, {"file": str(output), "poses": len(result.poses), "unmeasured": reasons})
     for pose in unmeasured[:SHOWN_REASONS]:
         typer.echo(f"  {pose.stamps_ns[0]} ns: {pose.reason}")
     if len(unmeasured) > SHOWN_REASONS:
@@ -70,8 +70,9 @@ def vo(
 
 @command("initialize", "odometry", interpreted=True)
 def init(
+    *,
     sequence: opt.Sequence,
-    options: InitOptions = InitOptions(),
+    options: InitOptions,
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -85,7 +86,8 @@ def init(
     from maci2.api import initialize_recording
 
     result = initialize_recording(sequence, **vars(options))
-    write_json(json, result.to_dict())
+    if json is not None:
+        write_json(json, result.to_dict())
     print_summary(result.summary(), result.verdict)
     if report is not None:
         from maci2.report.estimate_pages import init_page
@@ -111,13 +113,10 @@ def show(target: str, result: "InitializedRecording") -> None:
 
 @command("calibrate", "odometry")
 def calibrate(
+    *,
     sequence: opt.Sequence,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Kalibr camchain-imucam YAML to write"),
-        Use.OUTPUT,
-    ] = None,
-    options: CalibrateOptions = CalibrateOptions(),
+    output: Path | None = opt.output("Kalibr camchain-imucam YAML to write"),
+    options: CalibrateOptions,
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -155,15 +154,12 @@ def calibrate(
 
 @command("initialize", "odometry", "chain")
 def track(
+    *,
     sequence: opt.Sequence,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", help="folder for trajectory_Twb_tum.txt, track.npz and summary.json"
-        ),
-        Use.FOLDER,
-    ] = None,
-    options: TrackOptions = TrackOptions(),
+    output: Path | None = opt.output(
+        "folder for trajectory_Twb_tum.txt, track.npz and summary.json", use=Use.FOLDER
+    ),
+    options: TrackOptions,
     report: opt.Report = None,
     rerun: opt.Rerun = "",
     json: opt.Json = None,
@@ -197,13 +193,12 @@ def track(
 
 @command("initialize", "chain")
 def watch(
+    *,
     sequence: opt.Sequence,
     options: WatchOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="folder for watch.json and states to restart from"),
-        Use.FOLDER,
-    ] = None,
+    output: Path | None = opt.output(
+        "folder for watch.json and states to restart from", use=Use.FOLDER
+    ),
     json: opt.Json = None,
 ) -> None:
     """Detect with the IMU when another odometry fails.
@@ -236,15 +231,9 @@ def _print_alarms(watched: "WatchedRecording") -> None:
     rows = []
     for alarm in watched.alarms:
         size, unit = alarm_size(alarm)
-        rows.append(
-            (
-                alarm.fault,
-                number((alarm.onset_ns - watched.start_ns) / 1e9, 2),
-                number((alarm.stamp_ns - watched.start_ns) / 1e9, 2),
-                f"{number(size, 3)} {unit}",
-                number(alarm.sigmas, 1),
-            )
-        )
+        stamps_ns = (alarm.onset_ns, alarm.stamp_ns)
+        times = (number((stamp_ns - watched.start_ns) / 1e9, 2) for stamp_ns in stamps_ns)
+        rows.append((alarm.fault, *times, f"{number(size, 3)} {unit}", number(alarm.sigmas, 1)))
     if rows:
         print_table("alarms", ("fault", "onset [s]", "detected [s]", "size", "sigmas"), rows)
     for note in watched.notes:

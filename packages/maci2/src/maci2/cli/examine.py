@@ -1,31 +1,34 @@
 """Commands that examine recordings: `maci2 check`, `truth` and `noise`."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import command_line, print_table, write_report
-from maci2.errors import OptionError
-from maci2.pipeline.option_list import CheckOptions, Opening
+from maci2.cli.command import Use, command, command_line, print_table, write_json, write_report
+from maci2.errors import Maci2Error, OptionError
+from maci2.pipeline.options import (
+    CheckOptions,
+    Measuring,
+    Opening,
+    RunOptions,
+    option,
+    option_of,
+)
 
 if TYPE_CHECKING:
-    from maci2.pipeline.options import RunOptions
-    from maci2.sensors import Recording
-    from maci2.tools.diagnostics.diagnosis import Diagnosis, ImageDiagnosis
     from maci2.tools.imu_noise.run import MeasuredImu
 
 
 @command("initialize", "odometry", "chain", default_vision="none")
 def check(
+    *,
     sequence: opt.Sequence,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="HTML report to write"), Use.OUTPUT
-    ] = None,
-    options: CheckOptions = CheckOptions(),
+    output: Path | None = opt.output("HTML report to write"),
+    options: CheckOptions,
     json: opt.Json = None,
 ) -> None:
     """Check a recording; say what is wrong and how to fix it.
@@ -34,12 +37,16 @@ def check(
     check SEQ -o check.html
     """
     from maci2.api import check_recording
+    from maci2.tools.diagnostics.diagnosis import IMAGE_COLUMNS, SENSOR_COLUMNS
 
     diagnosis = check_recording(sequence, **vars(options))
     typer.echo(diagnosis.first_line)
-    _print_sensors(diagnosis)
+    rows = [(name, *timing.cells()) for name, timing in diagnosis.sensors]
+    print_table(diagnosis.name, ("sensor", *SENSOR_COLUMNS), rows)
     if diagnosis.images is not None:
-        _print_images(diagnosis.images)
+        rows = [(f"cam{i}", *one.cells()) for i, one in enumerate(diagnosis.images.cameras)]
+        title = f"images, sampled at {diagnosis.images.places} places"
+        print_table(title, ("camera", *IMAGE_COLUMNS), rows)
     marks = {"ok": "ok   ", "warn": "warn ", "error": "ERROR"}
     for finding in diagnosis.findings:
         typer.echo(f"{marks[finding.level]}  {finding.what}: {finding.text}")
@@ -47,57 +54,28 @@ def check(
     if output is not None:
         from maci2.report.recording_pages import diagnostics_page
 
-        recording = _opened(sequence, options)
+        recording = None
+        with suppress(Maci2Error):  # the page of a recording that cannot be opened has no plots
+            recording = options.open(sequence)
         write_report(output, diagnostics_page(diagnosis, recording, command_line()))
     if not diagnosis.usable:
         raise typer.Exit(1)
 
 
-def _opened(sequence: Path, opening: Opening) -> "Recording | None":
-    """Recording opened again for the plots; None if that fails."""
-    from maci2.errors import Maci2Error
-
-    try:
-        return opening.open(sequence)
-    except Maci2Error:
-        return None
-
-
-def _print_sensors(diagnosis: "Diagnosis") -> None:
-    from maci2.tools.diagnostics.diagnosis import SENSOR_COLUMNS
-
-    rows = [(name, *timing.cells()) for name, timing in diagnosis.sensors]
-    print_table(diagnosis.name, ("sensor", *SENSOR_COLUMNS), rows)
-
-
-def _print_images(images: "ImageDiagnosis") -> None:
-    from maci2.tools.diagnostics.diagnosis import IMAGE_COLUMNS
-
-    rows = [(f"cam{i}", *camera.cells()) for i, camera in enumerate(images.cameras)]
-    print_table(f"images, sampled at {images.places} places", ("camera", *IMAGE_COLUMNS), rows)
-
-
 @command("chain")
 def truth(
+    *,
     sequence: opt.Sequence,
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", help="folder to write: data.csv, covariance.npz, ..."),
-        Use.OUTPUT,
-    ],
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            help="source to audit: vicon0 (raw poses), leica0 (raw positions), the name of a "
-            "ground truth, or trajectory:FILE (TUM format, poses of the body)  [default: the first "
-            "ground truth of the recording]",
-        ),
-    ] = "",
-    inside: Annotated[
-        bool, typer.Option("--inside", help="allow the output folder to be inside the recording")
-    ] = False,
-    opening: Opening = Opening(),
+    output: Path = opt.output("folder to write: data.csv, covariance.npz, ...", MISSING),
+    source: str = option(
+        "",
+        "source to audit: vicon0 (raw poses), leica0 (raw positions), the name of a ground truth, "
+        "or trajectory:FILE (TUM format, poses of the body)  [default: the first ground truth of "
+        "the recording]",
+        "--from",
+    ),
+    inside: bool = option(False, "allow the output folder to be inside the recording"),
+    opening: Opening,
     report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
@@ -140,51 +118,40 @@ def truth(
 class Reference:
     """Motion that the IMU is compared with."""
 
-    vision: Annotated[
-        str,
-        typer.Option(
-            help="compare the IMU with camera motion (images, trajectory:FILE, measurements:FILE) "
-            "instead of ground truth"
-        ),
-    ] = ""
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            help="motion capture or ground truth to compare with: vicon0, leica0, the name of a "
-            "ground truth, or trajectory:FILE  [default: the first ground truth found]",
-        ),
-    ] = ""
-    vision_frame: opt.VisionFrame = "camera"
-    vision_std: opt.VisionStd = None
-    vision_scale_std: opt.VisionScaleStd = None
+    vision: str = option(
+        "",
+        "compare the IMU with camera motion (images, trajectory:FILE, measurements:FILE) instead "
+        "of ground truth",
+    )
+    source: str = option(
+        "",
+        "motion capture or ground truth to compare with: vicon0, leica0, the name of a ground "
+        "truth, or trajectory:FILE  [default: the first ground truth found]",
+        "--from",
+    )
+    vision_frame: str = option_of(Measuring, "vision_frame")
+    vision_std: str | None = option_of(Measuring, "vision_std")
+    vision_scale_std: float | None = option_of(Measuring, "vision_scale_std")
 
 
 @command()
 def noise(
+    *,
     sequences: opt.Sequences,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Kalibr imu.yaml to write"), Use.OUTPUT
-    ] = None,
-    reference: Reference = Reference(),
-    tools: Annotated[
-        Path | None,
-        typer.Option(help="folder for calibration files of all other tools, with this noise"),
-        Use.FOLDER,
-    ] = None,
-    test: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="recording to score integration errors on, with the noise of the data sheet and "
-            "with the measured noise; may be given several times  [default, with --report or "
-            "--json: the recordings themselves]"
-        ),
-    ] = None,
-    window: Annotated[
-        float, typer.Option(help="length of the part of each recording to use [s]")
-    ] = 60.0,
-    start: opt.Start = 0.0,
-    opening: Opening = Opening(),
+    output: Path | None = opt.output("Kalibr imu.yaml to write"),
+    reference: Reference,
+    tools: Path | None = option(
+        None, "folder for calibration files of all other tools, with this noise", use=Use.FOLDER
+    ),
+    test: list[Path] | None = option(
+        None,
+        "recording to score integration errors on, with the noise of the data sheet and with the "
+        "measured noise; may be given several times  [default, with --report or --json: the "
+        "recordings themselves]",
+    ),
+    window: float = option(60.0, "length of the part of each recording to use [s]"),
+    start: float = option_of(Measuring, "start_s"),
+    opening: Opening,
     report: opt.Report = None,
     json: opt.Json = None,
 ) -> None:
@@ -194,9 +161,17 @@ def noise(
     all states, and compares them with the Allan deviation of a section without motion, the
     roughness of the samples and the data sheet. Use the JSON with `--imu noise:FILE`.
     """
-    from maci2.tools.imu_noise.run import measure_noise, noise_record
+    from maci2.tools.imu_noise.run import measure_noise, noise_record, write_tools
 
-    options = _vision_options(reference, opening, window, start)
+    options = None
+    if reference.vision:
+        choices = {name: value for name, value in vars(reference).items() if name != "source"}
+        options = RunOptions.of(opening, **choices, window_s=window, start_s=start)
+    elif start != 0.0:
+        raise OptionError(
+            f"--start is {start:g}, but without --vision the middle of the recording is compared "
+            "with motion capture or ground truth; give --window alone."
+        )
     checked = report is not None or json is not None
     measured = measure_noise(
         sequences, options, reference.source, window, opening.open, test or (), checked
@@ -209,38 +184,12 @@ def noise(
         write_imu_yaml(output, measured.estimate.pooled(measured.stated.rate_hz), None)
         typer.echo(f"wrote {output}")
     if tools is not None:
-        from maci2.tools.imu_noise.run import write_tools
-
         for path in write_tools(measured, tools):
             typer.echo(f"wrote {path}")
     if report is not None:
         from maci2.report.recording_pages import noise_page
 
         write_report(report, noise_page(measured, command_line()))
-
-
-def _vision_options(
-    reference: Reference, opening: Opening, window_s: float, start_s: float
-) -> "RunOptions | None":
-    """Options of the camera motion to compare with; None if it is ground truth."""
-    if reference.vision:
-        from maci2.pipeline.options import RunOptions
-
-        return RunOptions.of(
-            opening,
-            vision=reference.vision,
-            vision_frame=reference.vision_frame,
-            vision_std=reference.vision_std,
-            vision_scale_std=reference.vision_scale_std,
-            window_s=window_s,
-            start_s=start_s,
-        )
-    if start_s != 0.0:
-        raise OptionError(
-            f"--start is {start_s:g}, but without --vision the middle of the recording is compared "
-            "with motion capture or ground truth; give --window alone."
-        )
-    return None
 
 
 def print_noise(measured: "MeasuredImu") -> None:

@@ -7,21 +7,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command
-from maci2.cli.terminal import require_viewer, viewer
-from maci2.pipeline.option_list import Opening
+from maci2.cli.command import Use, command, require_viewer, viewer
+from maci2.errors import OptionError, require_in_range
+from maci2.pipeline.options import (
+    KEYFRAMES,
+    WINDOW_S,
+    Measuring,
+    Opening,
+    Windows,
+    option,
+    option_of,
+)
 from maci2.text_tables import sigmas, vector
 
 if TYPE_CHECKING:
     from maci2.estimator import InitResult
     from maci2.live import OnlineInitializer, OnlineTracker
-    from maci2.live.replay import Replayed
     from maci2.odometry import TrackedState
+    from maci2.result_output import Record
     from maci2.sensors import Recording
 
 DRAIN_S = 60.0
@@ -34,23 +42,26 @@ WAITING_RESULTS = 10_000
 """Results that may be queued for a slow terminal."""
 
 
+Say = Callable[[str], None]
+Write = Callable[[dict[str, Any]], None]
+Stream = Callable[[Callable[[Any], None]], "OnlineInitializer | OnlineTracker"]
+"""Makes a stream that calls a function with each result."""
+
+
 @command("initialize", "odometry", own_json=True)
 def live(
+    *,
     sequence: opt.Sequence,
-    speed: Annotated[float, typer.Option(help="playback speed, as a multiple of real time")] = 1.0,
-    track: Annotated[
-        bool, typer.Option("--track", help="continue after initialization: a state at every image")
-    ] = False,
-    imu: opt.Imu = "raw",
-    window: opt.Window = 2.5,
-    keyframes: opt.Keyframes = 10,
-    opening: Opening = Opening(),
+    speed: float = option(1.0, "playback speed, as a multiple of real time"),
+    track: bool = option(False, "continue after initialization: a state at every image"),
+    imu: str = option_of(Measuring, "imu"),
+    window: float = option_of(Windows, "window_s"),
+    keyframes: int = option_of(Windows, "keyframes"),
+    opening: Opening,
     rerun: opt.Rerun = "",
-    json: Annotated[
-        Path | None,
-        typer.Option("--json", help="write one line of JSON per result to this file; - prints it"),
-        Use.FILE,
-    ] = None,
+    json: Path | None = option(
+        None, "write one line of JSON per result to this file; - prints it", use=Use.FILE
+    ),
 ) -> None:
     """Replay a recording as if its sensors were running.
 
@@ -58,8 +69,8 @@ def live(
     and biases become more accurate the longer it runs. With --track, prints pose and velocity at
     every image. Exit code 1 if there was no result.
     """
-    from maci2.errors import OptionError, require_in_range
-    from maci2.pipeline.option_list import KEYFRAMES, WINDOW_S
+    from maci2.live import OnlineConfig, OnlineInitializer, OnlineTracker, OnlineTrackerConfig
+    from maci2.result_output import verdict_text
 
     require_in_range("--window", window, *WINDOW_S)
     require_in_range("--keyframes", keyframes, *KEYFRAMES)
@@ -71,13 +82,24 @@ def live(
     recording = opening.open(sequence)
     with _output(json) as (say, write):
         if track:
-            _track(recording, imu, speed, say, write)
-        else:
-            _initialize(recording, (window, keyframes, imu), speed, say, write, rerun)
-
-
-Say = Callable[[str], None]
-Write = Callable[[dict[str, Any]], None]
+            tracker = OnlineTrackerConfig(imu=imu, waiting_results=WAITING_RESULTS)
+            replayed = Replay(recording, say, write, _tracked)
+            replayed.run(partial(OnlineTracker, recording.rig, tracker), speed)
+            say(replayed.calls())
+            return
+        config = OnlineConfig(window, keyframes, imu, waiting_results=WAITING_RESULTS)
+        replayed = Replay(recording, say, write, _initialized)
+        replayed.run(partial(OnlineInitializer, recording.rig, config), speed)
+        (ready_s, first), (_, last) = replayed.results[0], replayed.results[-1]
+        complete_s = ready_s
+        if first.state is not None:
+            complete_s = replayed.taken.pair_at_s[int(first.state.stamps_ns[-1])]
+        delay = f"first result {ready_s - complete_s:.2f} s after its window's last image"
+        say(verdict_text(last.verdict))
+        say(f"{replayed.calls()}; {delay}")
+        if rerun:
+            with viewer(rerun, "live", say) as shown:
+                shown.show_initialization(last)
 
 
 @contextmanager
@@ -97,154 +119,90 @@ def _output(path: Path | None) -> Iterator[tuple[Say, Write]]:
         yield say, lambda record: append(json_text.dumps(record, allow_nan=False))
 
 
-class _Clock:
-    """Time since the first image, printed at the beginning of each line."""
+class Replay:
+    """A recording played into a stream; each result is written and printed when it comes."""
 
-    def __init__(self, recording: "Recording") -> None:
-        self.start_ns = int(recording.camera_stamps_ns[0][0])
-        self.printed_ns = self.start_ns
+    def __init__(
+        self,
+        recording: "Recording",
+        say: Say,
+        write: Write,
+        described: Callable[[Any], tuple["Record", int | None, str]],
+    ) -> None:
+        """`described` gives record, timestamp and line of a result."""
+        self.recording, self.say, self.write, self.described = recording, say, write, described
+        self.start_ns = self.printed_ns = int(recording.camera_stamps_ns[0][0])
+        self.results: list[tuple[float, Any]] = []
+        """Results, each with the time at which it came."""
 
-    def text(self, stamp_ns: int) -> str:
-        return f"{(stamp_ns - self.start_ns) / 1e9:7.2f} s "
+    def run(self, stream: Stream, speed: float) -> None:
+        """Replay; prints the status for as long as there is no result. Exit code 1 if none came."""
+        from maci2.live.replay import replay
 
-    def is_due(self, stamp_ns: int) -> bool:
-        """True if it is time to print a status line."""
-        if stamp_ns - self.printed_ns < STATUS_EVERY_NS:
-            return False
-        self.printed_ns = stamp_ns
-        return True
+        def on_pair(stamp_ns: int) -> None:
+            if stamp_ns - self.printed_ns >= STATUS_EVERY_NS:
+                self.printed_ns = stamp_ns
+                if online.wait(0.0) is None:
+                    self._say_at(stamp_ns, f"waiting: {online.status}")
 
+        with stream(self._take) as online:
+            self.taken = replay(self.recording, online, speed, on_pair)
+            online.drain(DRAIN_S)
+            self.say(str(online.status))
+        if not self.results:
+            pairs = self.taken.pair_at_s
+            length_s = (max(pairs, default=self.start_ns) - self.start_ns) / 1e9
+            self.say(f"no result: {len(pairs)} stereo pairs over {length_s:.1f} s were replayed")
+            raise typer.Exit(1)
 
-def _replayed(
-    recording: "Recording",
-    stream: Callable[[Callable[[Any], None]], "OnlineInitializer | OnlineTracker"],
-    clock: _Clock,
-    speed: float,
-    take: Callable[[Any], None],
-    say: Say,
-) -> "tuple[Replayed, list[tuple[float, Any]]]":
-    """Replay a recording into a stream; returns its results, each with the time at which it came.
+    def _take(self, result: Any) -> None:
+        self.results.append((time.perf_counter(), result))
+        record, stamp_ns, line = self.described(result)
+        self.write(record)
+        self._say_at(self.printed_ns if stamp_ns is None else stamp_ns, line)
 
-    Prints the status for as long as there is no result; exit code 1 if none came.
-    """
-    from maci2.live.replay import replay
+    def _say_at(self, stamp_ns: int, line: str) -> None:
+        """Print a line after the time since the first image."""
+        self.say(f"{(stamp_ns - self.start_ns) / 1e9:7.2f} s  {line}")
 
-    results: list[tuple[float, Any]] = []
-
-    def on_result(result: Any) -> None:
-        results.append((time.perf_counter(), result))
-        take(result)
-
-    def on_pair(stamp_ns: int) -> None:
-        if clock.is_due(stamp_ns) and online.wait(0.0) is None:
-            say(f"{clock.text(stamp_ns)} waiting: {online.status}")
-
-    with stream(on_result) as online:
-        taken = replay(recording, online, speed, on_pair)
-        online.drain(DRAIN_S)
-        say(str(online.status))
-    if not results:
-        say(_nothing_found(taken, clock))
-        raise typer.Exit(1)
-    return taken, results
-
-
-def _initialize(
-    recording: "Recording",
-    choices: tuple[float, int, str],
-    speed: float,
-    say: Say,
-    write: Write,
-    rerun: str,
-) -> None:
-    from maci2.live import OnlineConfig, OnlineInitializer
-    from maci2.result_output import verdict_text
-
-    clock = _Clock(recording)
-
-    def take(result: "InitResult") -> None:
-        write(result.to_dict())
-        say(_result_line(result, clock))
-
-    config = OnlineConfig(*choices, waiting_results=WAITING_RESULTS)
-    stream = partial(OnlineInitializer, recording.rig, config)
-    taken, results = _replayed(recording, stream, clock, speed, take, say)
-    (ready_s, first), (_, last) = results[0], results[-1]
-    say(verdict_text(last.verdict))
-    say(_timing(taken, first, ready_s))
-    if rerun:
-        with viewer(rerun, "live", say) as shown:
-            shown.show_initialization(last)
+    def calls(self) -> str:
+        """Durations of the calls."""
+        imu_ms, stereo_ms = (
+            1e3 * sorted(times_s)[int(0.95 * (len(times_s) - 1))]
+            for times_s in (self.taken.imu_s, self.taken.stereo_s)
+        )
+        return f"95 % of calls within: add_imu {imu_ms:.2f} ms, add_stereo {stereo_ms:.2f} ms"
 
 
-def _nothing_found(taken: "Replayed", clock: _Clock) -> str:
-    """Last line without a result: the length of the stream."""
-    length_s = (max(taken.pair_at_s, default=clock.start_ns) - clock.start_ns) / 1e9
-    return f"no result: {len(taken.pair_at_s)} stereo pairs over {length_s:.1f} s were replayed"
-
-
-def _result_line(result: "InitResult", clock: _Clock) -> str:
-    """One line: time, verdict, and each quantity with its sigma."""
+def _initialized(result: "InitResult") -> tuple["Record", int | None, str]:
+    """Verdict, and each quantity with its sigma."""
     from maci2.result_output import stds
 
-    state, posterior = result.state, result.posterior
+    state, posterior, verdict = result.state, result.posterior, result.verdict
     if state is None or posterior is None:
-        return (
-            f"{clock.text(clock.printed_ns)} {result.verdict.status}: {result.verdict.reasons[0]}"
-        )
+        return result.to_dict(), None, f"{verdict.status}: {verdict.reasons[0]}"
     line = (
-        f"{clock.text(int(state.stamps_ns[-1]))} {result.verdict.status:6} "
+        f"{verdict.status:6} "
         f"gravity_c0 {vector(state.gravity_c0, 3)} +- {result.gravity_std_deg:.3f} deg; "
         f"velocity_b {vector(state.velocity_b[-1], 3)} +- "
         f"{sigmas(stds(posterior.velocity_b[-1]), 3)} m/s; "
         f"gyro bias +- {sigmas(stds(posterior.gyro_bias), 5)} rad/s; "
         f"acc bias +- {sigmas(stds(posterior.acc_bias), 3)} m/s^2"
     )
-    return line if result.verdict.status == "ok" else f"{line}; {'; '.join(result.verdict.reasons)}"
+    if verdict.status != "ok":
+        line = f"{line}; {'; '.join(verdict.reasons)}"
+    return result.to_dict(), int(state.stamps_ns[-1]), line
 
 
-def _timing(taken: "Replayed", first: "InitResult", ready_s: float) -> str:
-    complete_s = ready_s
-    if first.state is not None:
-        complete_s = taken.pair_at_s[int(first.state.stamps_ns[-1])]
-    return (
-        f"{_calls(taken)}; first result {ready_s - complete_s:.2f} s after its window's last image"
-    )
-
-
-def _calls(taken: "Replayed") -> str:
-    return (
-        f"95 % of calls within: add_imu {_p95_ms(taken.imu_s):.2f} ms, add_stereo "
-        f"{_p95_ms(taken.stereo_s):.2f} ms"
-    )
-
-
-def _track(recording: "Recording", imu: str, speed: float, say: Say, write: Write) -> None:
-    from maci2.live import OnlineTracker, OnlineTrackerConfig
-    from maci2.pipeline.track_files import state_record
-
-    clock = _Clock(recording)
-
-    def take(state: "TrackedState") -> None:
-        write(state_record(state))
-        say(_state_line(state, clock))
-
-    config = OnlineTrackerConfig(imu=imu, waiting_results=WAITING_RESULTS)
-    stream = partial(OnlineTracker, recording.rig, config)
-    taken, _ = _replayed(recording, stream, clock, speed, take, say)
-    say(_calls(taken))
-
-
-def _state_line(state: "TrackedState", clock: _Clock) -> str:
+def _tracked(state: "TrackedState") -> tuple["Record", int | None, str]:
+    """Health, position and velocity, with their sigmas."""
+    from maci2.pipeline.track_recording import state_record
     from maci2.result_output import stds
 
     std = stds(state.cov)
-    return (
-        f"{clock.text(state.stamp_ns)} {state.health:8} "
+    line = (
+        f"{state.health:8} "
         f"position_w {vector(state.T_w_b[:3, 3], 3)} +- {sigmas(std[6:9], 3)} m; "
         f"velocity_w {vector(state.v_w, 3)} +- {sigmas(std[3:6], 3)} m/s"
     )
-
-
-def _p95_ms(times_s: list[float]) -> float:
-    return 1e3 * sorted(times_s)[int(0.95 * (len(times_s) - 1))]
+    return state_record(state), state.stamp_ns, line

@@ -1,12 +1,12 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from maci2.cli.command import Use, option_of
-from maci2.pipeline.option_list import Measuring, Opening, Starting, Windows
+from maci2.cli.command import Use
+from maci2.pipeline.options import option
 
 Sequence = Annotated[
     Path,
@@ -24,28 +24,16 @@ Sequences = Annotated[
     ),
     Use.READ,
 ]
-RigFile = Annotated[Path | None, option_of(Opening, "rig")]
-ImuRate = Annotated[float | None, option_of(Opening, "imu_rate")]
-ImuNoiseText = Annotated[str, option_of(Opening, "imu_noise")]
-Extrinsics = Annotated[str, option_of(Opening, "T_b_c")]
-Topics = Annotated[str, option_of(Opening, "topics")]
-Imu = Annotated[str, option_of(Measuring, "imu")]
-VisionFrame = Annotated[str, option_of(Measuring, "vision_frame")]
-VisionStd = Annotated[str | None, option_of(Measuring, "vision_std")]
-VisionScaleStd = Annotated[float | None, option_of(Measuring, "vision_scale_std")]
-Truth = Annotated[str, option_of(Measuring, "truth")]
-Seed = Annotated[int, option_of(Measuring, "seed")]
-Keyframes = Annotated[int, option_of(Windows, "keyframes")]
-Window = Annotated[float, option_of(Windows, "window_s")]
-Start = Annotated[float, option_of(Starting, "start_s")]
 Interval = Annotated[float, typer.Option(help="time between keyframes [s]")]
 Report = Annotated[Path | None, typer.Option(help="HTML report to write"), Use.FILE]
 Rerun = Annotated[str, typer.Option(help="show the result in Rerun: FILE.rrd to write, or live")]
-Spoil = Annotated[str, typer.Option("--spoil", hidden=True)]
-"""Name of --degrade in version 0.1."""
-
 Json = Annotated[
     Path | None,
     typer.Option("--json", help="write the result as JSON to this file; - prints it"),
     Use.FILE,
 ]
+
+
+def output(text: str, default: Any = None, use: Use = Use.OUTPUT) -> Any:
+    """The option `-o` of a command."""
+    return option(default, text, "-o", "--output", use=use)

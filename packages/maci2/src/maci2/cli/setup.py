@@ -1,5 +1,6 @@
 """Commands for files and kernels of this installation: `maci2 convert`, `model` and `compile`."""
 
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated
 
@@ -7,10 +8,12 @@ import typer
 
 from maci2.cli import options as opt
 from maci2.cli.command import Use, command, fill_visibly, write_json
+from maci2.pipeline.options import Opening, option, option_of
 
 
 @command()
 def convert(
+    *,
     source: Annotated[
         Path,
         typer.Argument(
@@ -23,14 +26,13 @@ def convert(
     output: Annotated[
         Path, typer.Argument(help="folder to write; files get their usual names"), Use.OUTPUT
     ],
-    to: Annotated[str, typer.Option("--to", help="kalibr, openvins, vins-fusion or orbslam3")],
-    biases: Annotated[
-        Path | None,
-        typer.Option(help="JSON of init or calibrate with the initial biases for OpenVINS"),
-    ] = None,
-    imu_rate: opt.ImuRate = None,
-    imu_noise: opt.ImuNoiseText = "",
-    t_b_c: opt.Extrinsics = "",
+    to: str = option(MISSING, "kalibr, openvins, vins-fusion or orbslam3"),
+    biases: Path | None = option(
+        None, "JSON of init or calibrate with the initial biases for OpenVINS"
+    ),
+    imu_rate: float | None = option_of(Opening, "imu_rate"),
+    imu_noise: str = option_of(Opening, "imu_noise"),
+    T_b_c: str = option_of(Opening, "T_b_c"),
     json: opt.Json = None,
 ) -> None:
     """Convert a calibration to the files of another tool.
@@ -40,7 +42,7 @@ def convert(
     from maci2.datasets import open_rig
     from maci2.rigs import convert_rig, given_by, kind_of
 
-    rig = open_rig(source, given_by(imu_rate, imu_noise, t_b_c))
+    rig = open_rig(source, given_by(imu_rate, imu_noise, T_b_c))
     if source.is_file():
         extrinsics = "known" if rig.extrinsics_known else "unknown"
         noise = "known" if rig.noise_known else "unknown"
@@ -51,13 +53,9 @@ def convert(
     paths = convert_rig(rig, output, to, biases)
     for path in paths:
         typer.echo(f"wrote {path}")
-    record = {
-        "cameras": len(rig.cameras),
-        "extrinsics_known": rig.extrinsics_known,
-        "noise_known": rig.noise_known,
-        "files": [str(path) for path in paths],
-    }
-    write_json(json, record)
+    known = {"extrinsics_known": rig.extrinsics_known, "noise_known": rig.noise_known}
+    files = [str(path) for path in paths]
+    write_json(json, {"cameras": len(rig.cameras), **known, "files": files})
 
 
 MATCHES = "matches"
@@ -75,6 +73,7 @@ BASELINES = {
 
 @command()
 def model(
+    *,
     name: Annotated[
         str,
         typer.Argument(
@@ -115,7 +114,8 @@ def _purpose(name: str) -> str:
 
 @command()
 def compile(
-    jobs: Annotated[int, typer.Option(help="processes at once; 0: one per core")] = 0,
+    *,
+    jobs: int = option(0, "processes at once; 0: one per core"),
     json: opt.Json = None,
 ) -> None:
     """Fill the compile cache ahead of time.
@@ -126,8 +126,7 @@ def compile(
     from importlib.util import find_spec
 
     from maci2.errors import OptionError
-    from maci2.jit import cache_folder
-    from maci2.jit.cache import kernels_in
+    from maci2.jit.cache import cache_folder, kernels_in
     from maci2.jit.fill import JOBS
 
     folder = cache_folder()

@@ -1,6 +1,6 @@
 """Commands that need no data: `maci2 demo` and `simulate`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,21 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maci2.cli import options as opt
-from maci2.cli.command import Use, command, write_json
-from maci2.cli.terminal import command_line, print_summary, print_table, progress_bar
+from maci2.cli.command import (
+    Use,
+    command,
+    command_line,
+    print_summary,
+    print_table,
+    progress_bar,
+    write_json,
+)
+from maci2.pipeline.options import Measuring, option, option_of
 
 if TYPE_CHECKING:
-    from maci2.sensors import Recording
     from maci2.simulation import SimulationConfig
     from maci2.simulation.rendering.images import RenderConfig
 
 
 @command("initialize", "calibrate", "odometry", "render")
 def demo(
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="folder for the report"), Use.OUTPUT
-    ] = Path("maci2-demo"),
-    seed: opt.Seed = 0,
+    *,
+    output: Path = opt.output("folder for the report", Path("maci2-demo")),
+    seed: int = option_of(Measuring, "seed"),
     json: opt.Json = None,
 ) -> None:
     """Run on rendered images and compare with the true values.
@@ -56,17 +62,17 @@ def demo(
 class Simulated:
     """Motion and sensors to simulate."""
 
-    motion: Annotated[
-        str, typer.Option(help="handheld, drone, car, driving, static, straight or planar_yaw")
-    ] = "handheld"
-    duration: Annotated[float, typer.Option(help="length [s]")] = 30.0
-    lens: Annotated[str, typer.Option(help="pinhole or fisheye")] = "pinhole"
-    noise: Annotated[bool, typer.Option(help="white noise on the IMU")] = True
-    bias_walk: Annotated[bool, typer.Option(help="biases as random walks instead of constants")] = (
-        True
+    motion: str = option(
+        "handheld", "handheld, drone, car, driving, static, straight or planar_yaw"
     )
-    rate: Annotated[float, typer.Option(help="rate of the images [Hz]")] = 20.0
-    seed: opt.Seed = 0
+    duration: float = option(30.0, "length [s]")
+    lens: str = option("pinhole", "pinhole or fisheye")
+    noise: bool = option(True, "white noise on the IMU", "--noise/--no-noise")
+    bias_walk: bool = option(
+        True, "biases as random walks instead of constants", "--bias-walk/--no-bias-walk"
+    )
+    rate: float = option(20.0, "rate of the images [Hz]")
+    seed: int = option_of(Measuring, "seed")
 
     def config(self) -> "SimulationConfig":
         """Configuration of the simulation."""
@@ -87,28 +93,20 @@ class Simulated:
 class Rendered:
     """Images to render."""
 
-    images: Annotated[bool, typer.Option(help="also render stereo images")] = False
-    difficulty: Annotated[str, typer.Option(help="difficulty of the images: easy or hard")] = "easy"
-    degrade: Annotated[
-        str,
-        typer.Option(
-            help="NAME=VALUE[,...]: single degradations, such as light=0.1, exposure_s=0.01, "
-            "moving_boxes=4, blackout=0.5, covered=0.5"
-        ),
-    ] = ""
-    spoil: opt.Spoil = ""
-    scene: Annotated[
-        str, typer.Option(help="scene to render: room, or street (for level motion)")
-    ] = "room"
-    start: Annotated[float, typer.Option(help="with --along: start [s]")] = 0.0
-    keep_clock: Annotated[
-        bool,
-        typer.Option(
-            "--keep-clock",
-            help="with --along: keep the timestamps of the ground truth even if they are early or "
-            "late relative to the IMU",
-        ),
-    ] = False
+    images: bool = option(False, "also render stereo images", "--images/--no-images")
+    difficulty: str = option("easy", "difficulty of the images: easy or hard")
+    degrade: str = option(
+        "",
+        "NAME=VALUE[,...]: single degradations, such as light=0.1, exposure_s=0.01, "
+        "moving_boxes=4, blackout=0.5, covered=0.5",
+    )
+    scene: str = option("room", "scene to render: room, or street (for level motion)")
+    start: float = option(0.0, "with --along: start [s]")
+    keep_clock: bool = option(
+        False,
+        "with --along: keep the timestamps of the ground truth even if they are early or late "
+        "relative to the IMU",
+    )
 
     def config(self, simulated: Simulated) -> "RenderConfig":
         """Configuration of the renderer."""
@@ -116,7 +114,7 @@ class Rendered:
         from maci2.simulation.rendering.images import RenderConfig
 
         return RenderConfig(
-            degraded(difficulty_of(self.difficulty), self.degrade or self.spoil),
+            degraded(difficulty_of(self.difficulty), self.degrade),
             simulated.seed,
             simulated.rate,
             self.start,
@@ -127,20 +125,19 @@ class Rendered:
 
 @command("render")
 def simulate(
+    *,
     output: Annotated[
         Path, typer.Argument(metavar="OUTPUT", help="folder to write, in EuRoC layout")
     ],
-    simulated: Simulated = Simulated(),
-    along: Annotated[
-        Path | None,
-        typer.Option(
-            help="render along the ground truth of this recording and keep its IMU, instead of "
-            "--motion"
-        ),
-        Use.READ,
-    ] = None,
-    rendered: Rendered = Rendered(),
-    truth: opt.Truth = "",
+    simulated: Simulated,
+    along: Path | None = option(
+        None,
+        "render along the ground truth of this recording and keep its IMU, instead of --motion",
+        use=Use.READ,
+    ),
+    rendered: Rendered,
+    spoil: Annotated[str, typer.Option("--spoil", hidden=True)] = "",
+    truth: str = option_of(Measuring, "truth"),
     json: opt.Json = None,
 ) -> None:
     """Write a simulated recording, with images on request.
@@ -148,49 +145,31 @@ def simulate(
     The folder has EuRoC layout, with IMU, calibration and exact ground truth.
     """
     from maci2.datasets import open_recording, write_euroc
+    from maci2.pipeline.render_along import rendered_on_imu_clock
     from maci2.simulation import simulate as run
+    from maci2.simulation.rendering.images import render_recording
+    from maci2.tools.ground_truth.choose import with_audited
 
-    config = simulated.config()
+    recording = run(simulated.config()) if along is None else open_recording(along)
     images = rendered.images or along is not None
-    recording = run(config) if along is None else open_recording(along)
-    if images:
-        _render(recording, output, simulated, rendered, truth, along is not None)
-    else:
+    if not images:
         write_euroc(recording, output)
+    else:
+        # --spoil was the name of --degrade in version 0.1.
+        rendered = replace(rendered, degrade=rendered.degrade or spoil)
+        config = rendered.config(simulated)
+        if truth:
+            recording = with_audited(recording, (truth,))
+        if along is not None and not rendered.keep_clock:
+            recording, clock = rendered_on_imu_clock(recording, config, truth)
+            if clock is not None:
+                typer.echo(
+                    f"{recording.name}: its ground truth is {clock} relative to its IMU; images "
+                    "and ground truth are written on the IMU's clock (--keep-clock leaves the "
+                    "timestamps as they are)."
+                )
+        with progress_bar() as on_progress:
+            on_pair = partial(on_progress, "rendering stereo pairs")
+            render_recording(recording, output, config, truth, on_pair=on_pair)
     typer.echo(f"wrote {output}")
     write_json(json, {"folder": str(output), "images": images})
-
-
-def _render(
-    recording: "Recording",
-    output: Path,
-    simulated: Simulated,
-    rendered: Rendered,
-    truth: str,
-    along: bool,
-) -> None:
-    from maci2.simulation.rendering.images import render_recording
-
-    config = rendered.config(simulated)
-    if truth:
-        from maci2.tools.ground_truth.choose import with_audited
-
-        recording = with_audited(recording, (truth,))
-    if along and not rendered.keep_clock:
-        recording = _on_imu_clock(recording, config, truth)
-    with progress_bar() as on_progress:
-        on_pair = partial(on_progress, "rendering stereo pairs")
-        render_recording(recording, output, config, truth, on_pair=on_pair)
-
-
-def _on_imu_clock(recording: "Recording", config: "RenderConfig", truth: str) -> "Recording":
-    """Put a rendered recording on the clock of the IMU; prints it if ground truth was not."""
-    from maci2.pipeline.render_along import rendered_on_imu_clock
-
-    recording, clock = rendered_on_imu_clock(recording, config, truth)
-    if clock is not None:
-        typer.echo(
-            f"{recording.name}: its ground truth is {clock} relative to its IMU; images and ground "
-            "truth are written on the IMU's clock (--keep-clock leaves the timestamps as they are)."
-        )
-    return recording

@@ -13,17 +13,15 @@ import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
 from maci2.consistency.rotation import (
+    RotationComparison,
     RotationEstimate,
     RotationSums,
-    Run,
-    WindowBiases,
     compare_rotations,
     estimate_rotation,
     runs_of,
 )
 from maci2.consistency.significance import LEVEL, largest_square
 from maci2.consistency.tests import (
-    SampleRate,
     Statistic,
     contradicted,
     dead_channels,
@@ -47,7 +45,7 @@ from maci2.estimator.initialize import CLOCK_STD_S, solve_with_free_constants
 from maci2.estimator.problem import SolverConfig
 from maci2.estimator.results import Posterior, SolveReport, VIState
 from maci2.geometry.se3 import se3
-from maci2.geometry.so3 import so3_exp, so3_log
+from maci2.geometry.so3 import skew, so3_exp, so3_log
 from maci2.imu import ImuMeasurements, Rule
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, columns
 from maci2.types import GRAVITY_NORM, NS, Array, Mat4
@@ -101,7 +99,7 @@ class MeasuredConstants:
     motion_errors: MotionErrors | None = None
     """Delay of the accelerometer and drift of the camera; None with too few windows."""
 
-    sample_rate: SampleRate | None = None
+    sample_rate: Statistic | None = None
 
     dead_channels: Mapping[str, Statistic] = field(default_factory=dict)
     """Sensors whose samples in the window are no measurements."""
@@ -119,9 +117,8 @@ class MeasuredConstants:
     def with_samples(self, imu: ImuMeasurements) -> "MeasuredConstants":
         """Constants with the dead channels of a window, and with its sample rate if the window lost
         more samples than the recording as a whole."""
-        rate = sample_rate(imu.stamps_ns, imu.rate_hz)
-        if rate is None or (self.sample_rate and self.sample_rate.missing >= rate.missing):
-            rate = self.sample_rate
+        rates = [self.sample_rate, sample_rate(imu.stamps_ns, imu.rate_hz)]
+        rate = max(filter(None, rates), key=lambda rate: rate.value[0], default=None)
         return replace(self, dead_channels=dead_channels(imu), sample_rate=rate)
 
     def statistics(self, gravity_norm: float = GRAVITY_NORM) -> dict[str, Statistic]:
@@ -129,7 +126,7 @@ class MeasuredConstants:
         rotation, translation, errors = self.rotation, self.translation, self.motion_errors
         found = dict(self.dead_channels)
         if self.sample_rate is not None:
-            found["sample rate"] = self.sample_rate.statistic
+            found["sample rate"] = self.sample_rate
         if rotation is None:
             return found
         found["still camera"] = number(float(rotation.is_camera_still))
@@ -137,36 +134,48 @@ class MeasuredConstants:
         if rotation.gain > largest_square(3, self.dof, LEVEL):
             found["camera rotation"] = _rotation(rotation.R_b_c, self.T_b_c, rotation.cov[:3, :3])
         found["time offset"] = _time_offset(rotation.time_offset_s, rotation.cov[3, 3])
-        inverse = rotation.inverse_scale
-        found["gyroscope scale"] = Statistic(
-            1.0 - inverse, rotation.cov_inverse_scale, lambda: (_vector(1.0 / inverse, 3),)
-        )
+        away, scales = 1.0 - rotation.inverse_scale, _vector(1.0 / rotation.inverse_scale, 3)
+        found["gyroscope scale"] = Statistic(away, rotation.cov_inverse_scale, (scales,))
         if translation is None:
             return found
         norm, variance = translation.gravity_norm, translation.std_gravity_norm**2
-        found["gravity norm"] = number(norm - gravity_norm, variance, lambda: (norm, gravity_norm))
+        found["gravity norm"] = number(norm - gravity_norm, variance, (norm, gravity_norm))
         found["scale"] = _scale(translation.scale, translation.cov[0, 0], self.std_scale)
         found["lever arm"] = _lever_arm(translation.p_b_c, self.T_b_c, translation.cov[1:, 1:])
         if not np.array_equal(self.axes, SIGNED_PERMUTATIONS[0]):
-            found["accelerometer axes"] = number(
-                1.0 - self.axes_right, 0.0, lambda: (columns(self.axes), self.axes_right)
-            )
+            right = self.axes_right
+            found["accelerometer axes"] = number(1.0 - right, 0.0, (columns(self.axes), right))
         if errors is not None:
-            found["accelerometer delay"] = number(
-                errors.delay_s,
-                errors.var_delay,
-                lambda: (
-                    1e3 * abs(errors.delay_s),
-                    1e3 * np.sqrt(errors.var_delay),
-                    "late" if errors.delay_s > 0.0 else "early",
-                ),
-            )
-            found["camera drift"] = Statistic(
-                errors.drift_b,
-                errors.cov_drift_b,
-                lambda: (_vector(self.T_b_c[:3, :3].T @ errors.drift_b, 2),),
-            )
+            delay_ms, std_ms = 1e3 * errors.delay_s, 1e3 * np.sqrt(errors.var_delay)
+            shown = (abs(delay_ms), std_ms, "late" if delay_ms > 0.0 else "early")
+            found["accelerometer delay"] = number(errors.delay_s, errors.var_delay, shown)
+            drift_c = _vector(self.T_b_c[:3, :3].T @ errors.drift_b, 2)
+            found["camera drift"] = Statistic(errors.drift_b, errors.cov_drift_b, (drift_c,))
         return found
+
+    def contradictions(
+        self, gravity_norm: float = GRAVITY_NORM, offset_free: bool = False
+    ) -> list[str]:
+        """Reasons against a result that takes these constants as given, causes first; an estimated
+        time offset is none."""
+        reasons = _reasons(self.statistics(gravity_norm), self.dof, offset_free)
+        if reasons or self.freed is None:
+            return reasons
+        return self.freed.contradictions(offset_free)
+
+    def contradicted_inputs(self, offset_free: bool) -> list[str]:
+        """Reasons against the inputs of a calibration, which estimates the extrinsics itself."""
+        statistics = self.statistics()
+        statistics.pop("camera rotation", None)
+        return _reasons(statistics, self.dof, offset_free)
+
+    def contradicted_axes(self) -> list[str]:
+        """Reasons why no motion fits the samples at all: axes or signs of a sensor are not the
+        nominal ones. A dead channel has no axes to judge."""
+        if self.dead_channels:
+            return []
+        axes = {name: one for name, one in self.statistics().items() if name.endswith("axes")}
+        return _reasons(axes, self.dof)
 
 
 def _vector(values: Array, digits: int) -> str:
@@ -175,54 +184,23 @@ def _vector(values: Array, digits: int) -> str:
 
 def _rotation(R_b_c: Array, T_nominal: Array, cov: Array) -> Statistic:
     away = so3_log(np.ascontiguousarray(R_b_c @ T_nominal[:3, :3].T))
-
-    def shown() -> tuple[float, float]:
-        angle = np.linalg.norm(away)
-        return np.rad2deg(angle), np.rad2deg(np.sqrt(away @ cov @ away) / angle)
-
-    return Statistic(away, cov, shown)
+    angle = max(float(np.linalg.norm(away)), 1e-12)
+    return Statistic(away, cov, tuple(np.rad2deg([angle, np.sqrt(away @ cov @ away) / angle])))
 
 
 def _time_offset(offset_s: float, variance: float) -> Statistic:
-    return number(offset_s, variance, lambda: (1e3 * offset_s,))
+    return number(offset_s, variance, (1e3 * offset_s,))
 
 
 def _scale(scale: float, variance: float, std_nominal: float) -> Statistic:
     # One over the scale is what was measured: of both distances the shorter one counts.
     shorter = variance / min(1.0, scale**2)
-    return number(scale - 1.0, shorter + std_nominal**2, lambda: (scale, np.sqrt(variance)))
+    return number(scale - 1.0, shorter + std_nominal**2, (scale, np.sqrt(variance)))
 
 
 def _lever_arm(p_b_c: Array, T_nominal: Array, cov: Array) -> Statistic:
     away = p_b_c - T_nominal[:3, 3]
-    return Statistic(away, cov, lambda: (_vector(p_b_c, 3), 100.0 * np.linalg.norm(away)))
-
-
-def contradictions(
-    constants: MeasuredConstants, gravity_norm: float = GRAVITY_NORM, offset_free: bool = False
-) -> list[str]:
-    """Reasons against a result that takes these constants as given, causes first."""
-    reasons = _reasons(constants.statistics(gravity_norm), constants.dof, offset_free)
-    if reasons or constants.freed is None:
-        return reasons
-    return constants.freed.contradictions(offset_free)
-
-
-def contradictions_of_calibration(constants: MeasuredConstants, offset_free: bool) -> list[str]:
-    """Reasons against the inputs of a calibration, which estimates the extrinsics itself."""
-    statistics = constants.statistics()
-    statistics.pop("camera rotation", None)
-    return _reasons(statistics, constants.dof, offset_free)
-
-
-def contradicted_axes(constants: MeasuredConstants) -> list[str]:
-    """Reasons why no motion fits the samples at all: axes or signs of a sensor are not the nominal
-    ones. A dead channel has no axes to judge."""
-    if constants.dead_channels:
-        return []
-    statistics = constants.statistics()
-    axes = {name: statistics[name] for name in statistics if name.endswith("axes")}
-    return _reasons(axes, constants.dof)
+    return Statistic(away, cov, (_vector(p_b_c, 3), 100.0 * np.linalg.norm(away)))
 
 
 def _reasons(statistics: Mapping[str, Statistic], dof: int, offset_free: bool = False) -> list[str]:
@@ -241,31 +219,28 @@ class Evidence:
     """
 
     def __init__(self, T_b_c: Array, rule: Rule = "midpoint") -> None:
-        self._T_b_c = T_b_c
-        self._rule = rule
-        self._rotations: list[RotationSums] = []
-        self._translations: list[TranslationSums] = []
-        self._pending: list[tuple[ImuMeasurements, Run, WindowBiases]] = []
+        self._T_b_c, self._rule = T_b_c, rule
+        self._rotations: RotationSums | None = None
+        self._translations: TranslationSums | None = None
+        self._pending: list[tuple[ImuMeasurements, RotationComparison]] = []
         """Runs whose translations wait for the extrinsic rotation."""
-        self._std_scale = 0.0
-        self._windows = 0
+        self._std_scale, self._windows = 0.0, 0
 
     def add(self, imu: ImuMeasurements, windows: Sequence[RelativePoses]) -> None:
         """Add windows that `imu` covers."""
-        for run in runs_of(list(windows)):
+        for run in runs_of(windows):
             compared = compare_rotations(imu, run, self._rule)
-            self._rotations = _bounded([*self._rotations, compared.sums])
-            inliers = run._replace(measured=compared.inliers)
-            self._pending.append((imu, inliers, compared.biases))
+            self._rotations = _added(self._rotations, compared.sums)
+            self._pending.append((imu, compared))
             self._windows += len(run.measured)
         self._std_scale = max([self._std_scale, *(window.std_scale for window in windows)])
 
     def constants(self, accelerations: bool = True) -> MeasuredConstants | None:
         """Constants given all windows; None before the first. Without `accelerations`, rotations
         alone are compared, at a tenth of the cost."""
-        if not self._rotations:
+        sums = self._rotations
+        if sums is None:
             return None
-        sums = _joined(self._rotations)
         blocks, rotation = len(sums.dof), estimate_rotation(sums, self._T_b_c[:3, :3])
         constants = MeasuredConstants(
             T_b_c=self._T_b_c,
@@ -279,29 +254,39 @@ class Evidence:
     def _with_translations(
         self, constants: MeasuredConstants, rotation: RotationEstimate
     ) -> MeasuredConstants:
-        p_b_c = self._T_b_c[:3, 3]
-        R_b_c = _plausible_rotation(rotation, self._T_b_c[:3, :3])
-        for imu, run, biases in self._pending:
+        R_b_c, p_b_c = _plausible_rotation(rotation, self._T_b_c[:3, :3]), self._T_b_c[:3, 3]
+        for imu, compared in self._pending:
+            run = compared.run
             if abs(rotation.time_offset_s) > CLOCKS_APART_S:
                 stamps_ns = run.stamps_ns + round(rotation.time_offset_s * NS)
                 if stamps_ns[0] >= imu.stamps_ns[0] and stamps_ns[-1] <= imu.stamps_ns[-1]:
                     run = run._replace(stamps_ns=stamps_ns)
-            gyro, T_b_c = biases.biases(R_b_c), se3(R_b_c, p_b_c)
-            sums = translation_sums(imu, run, T_b_c, gyro, biases.std, self._rule)
-            self._translations = _bounded([*self._translations, sums])
+            biases, T_b_c = compared.biases(R_b_c), se3(R_b_c, p_b_c)
+            sums = translation_sums(imu, run, T_b_c, biases, compared.std, self._rule)
+            self._translations = _added(self._translations, sums)
         self._pending = []
-        total = _joined(self._translations)
-        nominal = estimate_translation(total, R_b_c, p_b_c)
+        total = self._translations
+        assert total is not None  # as many runs as of rotations
         candidates = fitted(total.own_bias, R_b_c, p_b_c, (), np.array(SIGNED_PERMUTATIONS))
-        probabilities = _probabilities(candidates.misfit, max(nominal.dof, 1))
+        probabilities = _probabilities(candidates.misfit, max(int(total.dof.sum()), 1))
         return replace(
             constants,
-            translation=nominal,
+            translation=estimate_translation(total, R_b_c, p_b_c),
             axes=SIGNED_PERMUTATIONS[int(np.argmax(probabilities))],
             axes_right=float(probabilities[0]),
             acc_bias=estimate_shared_bias(total, R_b_c, p_b_c),
             motion_errors=estimate_motion_errors(total, R_b_c, p_b_c),
         )
+
+
+def _added(sums: Sums | None, more: Sums) -> Sums:
+    """Blocks of both, neighbours added up where they are more than `MOST_BLOCKS`."""
+    if sums is not None:
+        more = type(more)(*map(np.concatenate, zip(sums, more, strict=True)))
+    if len(more.dof) <= MOST_BLOCKS:
+        return more
+    starts = np.arange(0, len(more.dof), 2)
+    return type(more)(*(np.add.reduceat(array, starts, axis=0) for array in more))
 
 
 def _plausible_rotation(rotation: RotationEstimate, R_nominal: Array) -> Array:
@@ -326,20 +311,6 @@ def _probabilities(misfits: Array, dof: int) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def _joined(parts: list[Sums]) -> Sums:
-    return type(parts[0])(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-
-
-def _bounded(parts: list[Sums]) -> list[Sums]:
-    """Sums in at most `MOST_BLOCKS` blocks."""
-    joined = _joined(parts)
-    blocks = len(joined.dof)
-    if blocks <= MOST_BLOCKS:
-        return [joined]
-    starts = np.arange(0, blocks, 2)
-    return [type(joined)(*(np.add.reduceat(array, starts, axis=0) for array in joined))]
-
-
 def window_constants(
     imu: ImuMeasurements, vision: RelativePoses, T_b_c: Array, rule: Rule, accelerations: bool
 ) -> MeasuredConstants:
@@ -348,7 +319,7 @@ def window_constants(
     evidence = Evidence(T_b_c, rule)
     evidence.add(imu, [vision])
     constants = evidence.constants(accelerations) or MeasuredConstants(T_b_c, vision.std_scale)
-    return replace(constants.with_samples(imu), is_complete=True, is_window=True)
+    return constants.with_samples(imu)
 
 
 class FreedConstants(NamedTuple):
@@ -377,22 +348,20 @@ class FreedConstants(NamedTuple):
     def contradictions(self, offset_free: bool) -> list[str]:
         """Reasons against extrinsics and scale, or else against the clocks: the offset of so few
         rotations takes up what is wrong with the others."""
-        T_b_c, cov = self.state.T_b_c, self.posterior.T_b_c
+        report, T_b_c, cov = self.report, self.state.T_b_c, self.posterior.T_b_c
         # Position by a left perturbation [rho, phi]: p + rho + phi x p.
-        x, y, z = T_b_c[:3, 3].tolist()
-        by_phi = np.array(((0.0, z, -y), (-z, 0.0, x), (y, -x, 0.0)))
-        J = np.concatenate([np.eye(3), by_phi], axis=1)
-        scale, std = self.report.scale or 1.0, self.report.std_scale or 0.0
+        J = np.hstack([np.eye(3), -skew(np.ascontiguousarray(T_b_c[:3, 3]))])
+        scale, std = report.scale or 1.0, report.std_scale or 0.0
         statistics = {
             "camera rotation": _rotation(T_b_c[:3, :3], self.T_nominal, cov[3:, 3:]),
             "scale": _scale(scale, std**2, self.std_scale),
             "lever arm": _lever_arm(T_b_c[:3, 3], self.T_nominal, J @ cov @ J.T),
         }
         # A wrong rotation is taken up by scale and lever arm, too.
-        reasons = _reasons(statistics, self.report.dof)[:1]
+        reasons = _reasons(statistics, report.dof)[:1]
         if reasons or offset_free or self.time_offset is None:
             return reasons
-        return _reasons({"time offset": _time_offset(*self.time_offset)}, self.report.dof)
+        return _reasons({"time offset": _time_offset(*self.time_offset)}, report.dof)
 
 
 def free_constants(
@@ -439,7 +408,7 @@ class OnlineConsistency:
         self._constants = self._evidence.constants()
         self._until_ns = int(window.stamps_ns[-1])
 
-    def constants(self, rate: SampleRate | None) -> MeasuredConstants | None:
+    def constants(self, rate: Statistic | None) -> MeasuredConstants | None:
         """The constants given all windows; None before the first."""
         return self._constants and replace(self._constants, sample_rate=rate)
 
@@ -464,6 +433,6 @@ class OnlineConsistency:
         constants = self.constants(sample_rate(inside.stamps_ns, inside.rate_hz))
         against = []
         if constants is not None:
-            against = contradictions(constants, self._gravity_norm)
-            self.wrong_axes = tuple(contradicted_axes(constants))
+            against = constants.contradictions(self._gravity_norm)
+            self.wrong_axes = tuple(constants.contradicted_axes())
         self.reasons = (*self._faulty_samples, *against)

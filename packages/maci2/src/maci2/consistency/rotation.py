@@ -13,7 +13,7 @@ import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
 from maci2.consistency.significance import inliers, robust_covariance
-from maci2.geometry.gaussian import chi2_quantile
+from maci2.geometry.gaussian import chi2_quantile, symmetrize
 from maci2.geometry.se3 import so3_log_stack
 from maci2.imu import GAMMA, ImuMeasurements, Rule, preintegrate
 from maci2.types import NS, Array, Mask, Stamps
@@ -70,13 +70,14 @@ class Run(NamedTuple):
         return values.reshape(*self.measured.shape, *values.shape[1:])
 
 
-def runs_of(windows: list[RelativePoses]) -> list[Run]:
+def runs_of(windows: Sequence[RelativePoses]) -> list[Run]:
     """Windows joined to runs, in the order of time, without those that measured nothing."""
     groups: list[list[RelativePoses]] = []
     for window in sorted(windows, key=lambda window: int(window.stamps_ns[0])):
         if window.measured.sum() < 2:
             continue
-        if groups and _follows(groups[-1][-1], window):
+        last = groups[-1][-1] if groups else None
+        if last and (len(last), last.stamps_ns[-1]) == (len(window), window.stamps_ns[0]):
             groups[-1].append(window)
         else:
             groups.append([window])
@@ -91,80 +92,68 @@ def runs_of(windows: list[RelativePoses]) -> list[Run]:
     ]
 
 
-def _follows(before: RelativePoses, after: RelativePoses) -> bool:
-    return len(before) == len(after) and bool(before.stamps_ns[-1] == after.stamps_ns[0])
+BODY, CAMERA, CHANGE = slice(0, 3), slice(3, 6), slice(6, 9)
+"""Mean rates of an interval: gyroscope, camera in its own frame [rad/s], and derivative of the
+gyroscope's by the time offset [rad/s^2]."""
 
 
 class RotationSums(NamedTuple):
-    """Centred, weighted products of mean rates, one block for each of B windows or more."""
+    """Weighted products of the centred rates, one block for each of B windows or more."""
 
-    body_camera: Array
-    """(B, 3, 3) gyroscope by camera."""
-
-    change_camera: Array
-    """(B, 3, 3) derivative of the gyroscope's rate by the time offset, by camera."""
-
-    squares: Array
-    """(B, 4, 3) gyroscope, camera, derivative, and derivative by gyroscope, axis by axis."""
+    products: Array
+    """(B, 9, 9) of [gyroscope, camera, derivative by the time offset]."""
 
     dof: Array
     """(B,) numbers measured, less each window's mean."""
-
-
-class WindowBiases(NamedTuple):
-    """Mean rates of each window, which give its gyroscope bias once the extrinsics are known."""
-
-    mean_body: Array
-    """(W, 3) mean rate of the gyroscope [rad/s]."""
-
-    mean_camera: Array
-    """(W, 3) mean rate of the camera, in its own frame [rad/s]."""
-
-    std: Array
-    """(W,) of their difference [rad/s]."""
-
-    def biases(self, R_b_c: Array) -> Array:
-        """(W, 3) difference between gyroscope and rotation of the camera [rad/s]."""
-        return self.mean_body - self.mean_camera @ R_b_c.T
 
 
 class RotationComparison(NamedTuple):
     """Rotations of gyroscope and camera over a run of W windows of m relative poses."""
 
     sums: RotationSums
-    biases: WindowBiases
-    inliers: Mask
-    """(W, m) relative poses in the sums."""
+    means: Array
+    """(W, 9) mean rates of each window."""
+
+    std: Array
+    """(W,) of the difference of the means [rad/s]."""
+
+    run: Run
+    """Relative poses, those in the sums marked as measured."""
 
     variances: Array
     """(2,) sums of the nominal variances of measured rotations, vision's and the gyroscope's."""
 
+    mean_bias: Array
+    """(3,) gyroscope bias that the prior took off [rad/s]."""
+
+    def biases(self, R_b_c: Array) -> Array:
+        """(W, 3) gyroscope bias of each window, given the extrinsic rotation [rad/s]."""
+        return self.mean_bias + self.means[:, BODY] - self.means[:, CAMERA] @ R_b_c.T
+
 
 def compare_rotations(imu: ImuMeasurements, run: Run, rule: Rule) -> RotationComparison:
     """Mean rates of gyroscope and camera in each interval, without outliers, summed by windows."""
-    rates, dt, cov_gyro = _gyro_rates(imu, run.stamps_ns, rule)
-    body, dt, cov_gyro = run.stacked(rates), run.stacked(dt), run.stacked(cov_gyro)
-    camera = run.stacked(so3_log_stack(run.Ts_ck_ck1[..., :3, :3].reshape(-1, 3, 3)))
-    camera = camera / dt[..., None]
-    cov_camera = run.covs_T_ck_ck1[..., 3:, 3:]
-    variances = [np.trace(cov, axis1=2, axis2=3) for cov in (cov_camera, cov_gyro)]
-    weights = np.where(run.measured, 3.0 * dt**2 / (variances[0] + variances[1]), 0.0)
-    weights = _without_outliers(body, camera, weights)
-    change = run.stacked(_change_with_time(imu, run.stamps_ns, rule))
-    (x, y, d), means = _centred((body, camera, change), weights)
-    squares = [
-        np.einsum("wm,wmi,wmi->wi", weights, *pair) for pair in ((x, x), (y, y), (d, d), (d, x))
+    body, dt, cov_gyro = _gyro_rates(imu, run.stamps_ns, rule)
+    camera = so3_log_stack(run.Ts_ck_ck1[..., :3, :3].reshape(-1, 3, 3)) / dt[:, None]
+    rates = run.stacked(np.hstack([body, camera, _change_with_time(imu, run.stamps_ns, rule)]))
+    variances = [
+        np.trace(cov, axis1=2, axis2=3)
+        for cov in (run.covs_T_ck_ck1[..., 3:, 3:], run.stacked(cov_gyro))
     ]
-    sums = RotationSums(
-        np.einsum("wm,wmi,wmj->wij", weights, x, y),
-        np.einsum("wm,wmi,wmj->wij", weights, d, y),
-        np.stack(squares, axis=1),
-        3 * np.maximum((weights > 0.0).sum(axis=1) - 1, 0),
+    weights = np.where(run.measured, 3.0 * run.stacked(dt) ** 2 / sum(variances), 0.0)
+    weights = _without_outliers(rates, weights)
+    centred, means = _centred(rates, weights)
+    return RotationComparison(
+        RotationSums(
+            np.einsum("wm,wmi,wmj->wij", weights, centred, centred),
+            3 * np.maximum((weights > 0.0).sum(axis=1) - 1, 0),
+        ),
+        means,
+        np.maximum(weights.sum(axis=1), NOTHING) ** -0.5,
+        run._replace(measured=weights > 0.0),
+        np.array([variance[run.measured].sum() for variance in variances]),
+        imu.bias_prior.mean_gyro,
     )
-    std = np.maximum(weights.sum(axis=1), NOTHING) ** -0.5
-    biases = WindowBiases(imu.bias_prior.mean_gyro + means[0], means[1], std)
-    totals = np.array([variance[run.measured].sum() for variance in variances])
-    return RotationComparison(sums, biases, weights > 0.0, totals)
 
 
 def _gyro_rates(imu: ImuMeasurements, stamps_ns: Stamps, rule: Rule) -> tuple[Array, Array, Array]:
@@ -174,27 +163,27 @@ def _gyro_rates(imu: ImuMeasurements, stamps_ns: Stamps, rule: Rule) -> tuple[Ar
     return so3_log_stack(pre.gamma) / pre.dt[:, None], pre.dt, pre.cov[:, GAMMA, GAMMA]
 
 
-def _centred(values: tuple[Array, ...], weights: Array) -> tuple[list[Array], list[Array]]:
-    """Each (W, m, 3) less its window's weighted mean, and those means (W, 3)."""
+def _centred(rates: Array, weights: Array) -> tuple[Array, Array]:
+    """(W, m, 9) rates less their window's weighted mean, and those means (W, 9)."""
     total = np.maximum(weights.sum(axis=1), NOTHING)[:, None]
-    means = [np.einsum("wm,wmi->wi", weights, value) / total for value in values]
-    return [value - mean[:, None] for value, mean in zip(values, means, strict=True)], means
+    means = np.einsum("wm,wmi->wi", weights, rates) / total
+    return rates - means[:, None], means
 
 
-def _without_outliers(body: Array, camera: Array, weights: Array) -> Array:
+def _without_outliers(rates: Array, weights: Array) -> Array:
     """Weights with zeros where camera and gyroscope cannot have measured the same rotation.
 
     Angles first, which no extrinsics change; then residuals of the run's own best rotation.
     """
     used, root = weights > 0.0, np.sqrt(weights)
-    angles = np.linalg.norm(body, axis=2) - np.linalg.norm(camera, axis=2)
+    angles = np.linalg.norm(rates[..., BODY], axis=2) - np.linalg.norm(rates[..., CAMERA], axis=2)
     middle = np.nanmedian(np.where(used, angles, np.nan), axis=1, keepdims=True)
     kept = inliers(np.sqrt(3.0) * np.abs(angles - middle) * root, used)
     for _ in range(ROUNDS):
-        (x, y), _ = _centred((body, camera), np.where(kept, weights, 0.0))
-        products = np.einsum("wm,wmi,wmj->ij", np.where(kept, weights, 0.0), x, y)
-        R = _best_rotation(products, np.zeros((3, 3)), 1.0)
-        kept = inliers(np.linalg.norm(x - y @ R.T, axis=2) * root, used)
+        body, camera, _ = np.split(_centred(rates, np.where(kept, weights, 0.0))[0], 3, axis=2)
+        body_camera = np.einsum("wm,wmi,wmj->ij", np.where(kept, weights, 0.0), body, camera)
+        R = _best_rotation(body_camera, np.zeros((3, 3)), 1.0)
+        kept = inliers(np.linalg.norm(body - camera @ R.T, axis=2) * root, used)
     return np.where(kept, weights, 0.0)
 
 
@@ -248,19 +237,21 @@ class RotationEstimate:
 
 def estimate_rotation(sums: RotationSums, R_nominal: Array) -> RotationEstimate:
     """Solve Wahba's problem with a time offset; `R_nominal` counts about axes without motion."""
-    total = RotationSums(*(part.sum(axis=0) for part in sums))
+    total = sums.products.sum(axis=0)
     R, offset_s = R_nominal, 0.0
     for _ in range(ROUNDS):
-        R = _best_rotation(total.body_camera + offset_s * total.change_camera, R_nominal, 1.0)
+        R = _best_rotation(_moved(total, offset_s)[BODY, CAMERA], R_nominal, 1.0)
         offset_s = _best_offset_s(total, R)
-    dof = max(int(total.dof) - 4, 1)
+    numbers = int(sums.dof.sum())
+    dof = max(numbers - 4, 1)
     misfit = _misfit(total, R, offset_s)
     excess = max(misfit / dof, 1.0)
-    mirror_misfit = _misfit(total, _best_rotation(total.body_camera, R_nominal, -1.0), 0.0)
+    mirrored = _best_rotation(total[BODY, CAMERA], R_nominal, -1.0)
+    mirror_misfit = _misfit(total, mirrored, 0.0)
     nominal_misfit = _misfit(total, R_nominal, _best_offset_s(total, R_nominal))
     information, gradients = _information(total, R, offset_s), _gradients(sums, R, offset_s)
     inverse_scale, cov_inverse_scale = _inverse_scale(sums, R, offset_s, excess)
-    body, camera = total.squares[:2].sum(axis=-1)
+    body, camera = np.trace(total[BODY, BODY]), np.trace(total[CAMERA, CAMERA])
     return RotationEstimate(
         R_b_c=R,
         time_offset_s=offset_s,
@@ -270,12 +261,19 @@ def estimate_rotation(sums: RotationSums, R_nominal: Array) -> RotationEstimate:
         # The noise level is unknown: likelihood is a power of the misfit, at least nominal noise.
         mirror_ratio=0.5 * dof * float(np.log(max(misfit, dof) / max(mirror_misfit, dof))),
         is_camera_still=bool(
-            camera <= chi2_quantile(int(total.dof), 1.0 - STILL_SIGNIFICANCE)
-            and body > STILL_RATIO * max(camera, total.dof)
+            camera <= chi2_quantile(numbers, 1.0 - STILL_SIGNIFICANCE)
+            and body > STILL_RATIO * max(camera, numbers)
         ),
         inverse_scale=inverse_scale,
         cov_inverse_scale=cov_inverse_scale,
     )
+
+
+def _moved(products: Array, offset_s: float) -> Array:
+    """(..., 6, 6) products of the camera's rates and the gyroscope's at a time offset."""
+    A = np.eye(6, 9)
+    A[BODY, CHANGE] = offset_s * np.eye(3)
+    return np.asarray(A @ products @ A.T)
 
 
 def _best_rotation(body_camera: Array, R_nominal: Array, sign: float) -> Array:
@@ -284,29 +282,26 @@ def _best_rotation(body_camera: Array, R_nominal: Array, sign: float) -> Array:
     return np.asarray(U @ np.diag([1.0, 1.0, sign * np.linalg.det(U @ Vt)]) @ Vt)
 
 
-def _best_offset_s(total: RotationSums, R: Array) -> float:
+def _best_offset_s(total: Array, R: Array) -> float:
     """Time offset at which the rates fit best, given the rotation [s]."""
-    _, _, change, change_body = total.squares.sum(axis=-1)
-    missing = np.sum(R * total.change_camera) - change_body
-    return float(missing / (change + UNKNOWN.camera_clock_s**-2.0))
+    missing = np.sum(R * total[CHANGE, CAMERA]) - np.trace(total[CHANGE, BODY])
+    information = np.trace(total[CHANGE, CHANGE]) + UNKNOWN.camera_clock_s**-2.0
+    return float(missing / information)
 
 
-def _misfit(total: RotationSums, R: Array, offset_s: float) -> float:
+def _misfit(total: Array, R: Array, offset_s: float) -> float:
     """Chi-square of gyroscope + offset derivative - R camera."""
-    body, camera, change, change_body = total.squares.sum(axis=-1)
-    cross = np.sum(R * (total.body_camera + offset_s * total.change_camera))
-    moved = body + offset_s**2 * change + 2.0 * offset_s * change_body
-    return float(moved + camera - 2.0 * cross)
+    moved = _moved(total, offset_s)
+    return float(np.trace(moved) - 2.0 * np.sum(R * moved[BODY, CAMERA]))
 
 
-def _information(total: RotationSums, R: Array, offset_s: float) -> Array:
+def _information(total: Array, R: Array, offset_s: float) -> Array:
     """(4, 4) from products of both sensors, whose noises are independent: noise alone is none."""
-    S = (total.body_camera + offset_s * total.change_camera) @ R.T
-    S = 0.5 * (S + S.T)
+    S = symmetrize(_moved(total, offset_s)[BODY, CAMERA] @ R.T)
     information = np.zeros((4, 4))
     information[:3, :3] = np.trace(S) * np.eye(3) - S + PRIOR_WEIGHT * np.eye(3)
-    information[:3, 3] = information[3, :3] = -_axial(total.change_camera @ R.T)
-    information[3, 3] = total.squares[2].sum() + UNKNOWN.camera_clock_s**-2.0
+    information[:3, 3] = information[3, :3] = -_axial(total[CHANGE, CAMERA] @ R.T)
+    information[3, 3] = np.trace(total[CHANGE, CHANGE]) + UNKNOWN.camera_clock_s**-2.0
     # Where there is no motion, products of noise may have any sign.
     values, vectors = np.linalg.eigh(information)
     return np.asarray((vectors * np.maximum(values, PRIOR_WEIGHT)) @ vectors.T)
@@ -314,9 +309,10 @@ def _information(total: RotationSums, R: Array, offset_s: float) -> Array:
 
 def _gradients(sums: RotationSums, R: Array, offset_s: float) -> Array:
     """(B, 4) half the derivative of each block's misfit by [rotation, offset]."""
-    by_rotation = -_axial((sums.body_camera + offset_s * sums.change_camera) @ R.T)
-    by_offset = np.sum(sums.squares[:, 3] + offset_s * sums.squares[:, 2], axis=1)
-    by_offset = by_offset - np.einsum("ij,bij->b", R, sums.change_camera)
+    by_rotation = -_axial(_moved(sums.products, offset_s)[:, BODY, CAMERA] @ R.T)
+    # Residual = gyroscope - R camera + offset * derivative.
+    J = np.hstack([np.eye(3), -R, offset_s * np.eye(3)])
+    by_offset = np.trace(J @ sums.products[:, :, CHANGE], axis1=1, axis2=2)
     return np.concatenate([by_rotation, by_offset[:, None]], axis=1)
 
 
@@ -328,13 +324,12 @@ def _inverse_scale(
     The factor is on the gyroscope's side: noise of the camera, which is larger, would pull it
     towards zero on the other.
     """
-    body, _, change, change_body = np.moveaxis(sums.squares, 1, 0)
-    moved = body + offset_s**2 * change + 2.0 * offset_s * change_body
-    camera = (sums.body_camera + offset_s * sums.change_camera) @ R.T
-    fitted = np.diagonal(camera, axis1=1, axis2=2)
-    information = moved.sum(axis=0) + SCALE_WEIGHT
-    inverse = (fitted.sum(axis=0) + SCALE_WEIGHT) / information
-    return inverse, robust_covariance(np.diag(information), fitted - inverse * moved, excess)
+    moved = _moved(sums.products, offset_s)
+    body = np.diagonal(moved[:, BODY, BODY], axis1=1, axis2=2)
+    camera = np.diagonal(moved[:, BODY, CAMERA] @ R.T, axis1=1, axis2=2)
+    information = body.sum(axis=0) + SCALE_WEIGHT
+    inverse = (camera.sum(axis=0) + SCALE_WEIGHT) / information
+    return inverse, robust_covariance(np.diag(information), camera - inverse * body, excess)
 
 
 def _axial(matrices: Array) -> Array:
@@ -364,25 +359,24 @@ def estimate_rotation_noise(
     fits worse is left to the consistency tests. Translations stay as stated: their slow errors
     show less against the accelerometer than in velocities (`docs/research/vision.md`).
     """
-    compared = [compare_rotations(imu, run, rule) for run in runs_of(list(windows))]
+    compared = [compare_rotations(imu, run, rule) for run in runs_of(windows)]
     if not compared:
         return None
-    parts = zip(*(one.sums for one in compared), strict=True)
-    sums = RotationSums(*(np.concatenate(part) for part in parts))
+    sums = RotationSums(*map(np.concatenate, zip(*(one.sums for one in compared), strict=True)))
     rotation = estimate_rotation(sums, T_b_c[:3, :3])
     within = _with_nominal(rotation.variance_ratio, float(sums.dof.sum()))
-    jumps = np.concatenate([_squared_jumps(one.biases, rotation.R_b_c) for one in compared])
+    jumps = np.concatenate([_squared_jumps(one, rotation.R_b_c) for one in compared])
     between = _with_nominal(float(jumps.mean()) if jumps.size else 1.0, float(jumps.size))
     vision, gyro = np.sum([one.variances for one in compared], axis=0)
     factor = max(within, between) * (vision + gyro) / vision
-    count = sum(len(one.inliers) for one in compared)
+    count = sum(len(one.run.measured) for one in compared)
     return RotationNoise(float(np.clip(factor, LEAST_FACTOR, 1.0)), count)
 
 
-def _squared_jumps(biases: WindowBiases, R_b_c: Array) -> Array:
+def _squared_jumps(compared: RotationComparison, R_b_c: Array) -> Array:
     """(W - 1, 3) squared change of the bias from each window to the next, over its variance."""
-    variances = biases.std[1:] ** 2 + biases.std[:-1] ** 2
-    return np.asarray(np.diff(biases.biases(R_b_c), axis=0) ** 2 / variances[:, None])
+    variances = compared.std[1:] ** 2 + compared.std[:-1] ** 2
+    return np.asarray(np.diff(compared.biases(R_b_c), axis=0) ** 2 / variances[:, None])
 
 
 def _with_nominal(ratio: float, numbers: float) -> float:

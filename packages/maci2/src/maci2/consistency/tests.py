@@ -8,7 +8,7 @@ nothing then, such as a scale where axes are wrong.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,25 +44,13 @@ class Statistic(NamedTuple):
     cov: Array
     """(d, d) of it."""
 
-    shown: Callable[[], tuple[Any, ...]] = tuple
+    shown: tuple[Any, ...] = ()
     """Numbers and words that the text states."""
 
 
-def number(
-    value: float, variance: float = 0.0, shown: Callable[[], tuple[Any, ...]] = tuple
-) -> Statistic:
+def number(value: float, variance: float = 0.0, shown: tuple[Any, ...] = ()) -> Statistic:
     """Statistic of a single number."""
     return Statistic(np.array([value]), np.array([[variance]]), shown)
-
-
-class Unit(NamedTuple):
-    """Unit of a spread in the documentation."""
-
-    name: str
-    per_si: float = 1.0
-
-
-PLAIN = Unit("")
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,6 @@ class ConsistencyTest:
     """Standard deviation that a careful calibration leaves the nominal value, along each axis; None
     for a number that has a limit instead."""
 
-    unit: Unit = PLAIN
     dof: int = 1
     """Dimensions of the statistic."""
 
@@ -106,15 +93,12 @@ class ConsistencyTest:
         if self.by_axis:
             limit = largest_square(1, dof, self.level / len(value))
             return bool((value**2 > (np.diag(cov) + self.spread**2) * limit).any())
-        if len(value) == 1:
-            square = float(value[0] ** 2 / (cov[0, 0] + self.spread**2))
-        else:
-            square = squared_distance(value, np.ascontiguousarray(cov), self.spread**2)
+        square = squared_distance(value, np.ascontiguousarray(cov), self.spread**2)
         return not square <= largest_square(len(value), dof, self.level)
 
     def reason(self, statistic: Statistic) -> str:
         """Contradiction and remedy."""
-        text = self.text.format(*statistic.shown())
+        text = self.text.format(*statistic.shown)
         # A sentence has one colon.
         joint = "; " if ": " in text else ": "
         return f"{text}{joint}{self.remedy}" if self.remedy else text
@@ -132,9 +116,6 @@ def contradicted(statistics: Mapping[str, Statistic], dof: int) -> dict[str, str
                 hidden |= set(test.hides)
     return reasons
 
-
-DEGREES, PERCENT = Unit("deg", 180.0 / math.pi), Unit("%", 100.0)
-MILLISECONDS, CENTIMETRES = Unit("ms", 1e3), Unit("cm", 100.0)
 
 LENGTHS = ("scale", "lever arm", "camera drift")
 ACCELERATIONS = ("gravity norm", "accelerometer delay", *LENGTHS)
@@ -186,7 +167,6 @@ TESTS = (
         "from the stated extrinsics",
         "check extrinsics and the IMU's axes, or calibrate",
         CALIBRATED.rotation,
-        DEGREES,
         dof=3,
         hides=("gyroscope scale",),
     ),
@@ -196,7 +176,6 @@ TESTS = (
         "camera and gyroscope rotate alike only if the camera's clock is moved by {:.0f} ms",
         "estimate the time offset",
         CALIBRATED.camera_clock_s,
-        MILLISECONDS,
         hides=("gyroscope scale",),  # where clocks disagree, rates differ by that already
     ),
     ConsistencyTest(
@@ -205,7 +184,6 @@ TESTS = (
         "the gyroscope's axes read ({}) times the camera's rates",
         "check its range setting and scale factor, or the camera's focal length",
         CALIBRATED.gyro_scale,
-        PERCENT,
         dof=3,
         by_axis=True,
     ),
@@ -224,7 +202,6 @@ TESTS = (
         "gravity comes out as {:.2f} m/s^2, not {:.2f}",
         "check units and scale of the accelerometer",
         math.hypot(CALIBRATED.acc_bias, CALIBRATED.acc_scale * GRAVITY_NORM),
-        Unit("m/s²"),
         hides=ACCELERATIONS,
     ),
     ConsistencyTest(
@@ -235,7 +212,6 @@ TESTS = (
         "check its filter and timestamps, and that positions and orientations of the camera are of "
         "one time",
         CALIBRATED.camera_clock_s,
-        MILLISECONDS,
         level=LONG_LEVEL,
         hides=LENGTHS,
     ),
@@ -245,7 +221,6 @@ TESTS = (
         "accelerations fit the camera's motion if that is {:.3f} +- {:.3f} times as long",
         "check the stereo baseline or the trajectory's scale",
         CALIBRATED.acc_scale,
-        PERCENT,
         hides=LENGTHS,
     ),
     ConsistencyTest(
@@ -255,7 +230,6 @@ TESTS = (
         "from the stated place",
         "",
         CALIBRATED.lever_m,
-        CENTIMETRES,
         dof=3,
         hides=LENGTHS,
     ),
@@ -265,39 +239,25 @@ TESTS = (
         "accelerations fit the camera's motion if that drifts by ({}) m/s along the camera's axes",
         "check what measures it, and that it sees nothing that moves along",
         CALIBRATED.camera_drift,
-        Unit("m/s"),
         dof=3,
         level=LONG_LEVEL,
     ),
 )
 
 
-@dataclass(frozen=True)
-class SampleRate:
-    """Nominal and measured rate of the IMU's samples."""
-
-    stated_hz: float
-    found_hz: float
-    """Samples over time, gaps included."""
-
-    @property
-    def missing(self) -> float:
-        """Share of the nominal samples that is missing; 0 where there are more."""
-        return max(1.0 - self.found_hz / self.stated_hz, 0.0)
-
-    @property
-    def statistic(self) -> Statistic:
-        """Statistic of the test `sample rate`."""
-        shown = self.stated_hz, self.found_hz, 100.0 * self.missing
-        return number(self.missing, 0.0, lambda: shown)
-
-
-def sample_rate(stamps_ns: Stamps, stated_hz: float | None) -> SampleRate | None:
-    """Compare timestamps with the nominal rate; None where one of them is unknown."""
-    if stated_hz is None or len(stamps_ns) < 2 or not 0.0 < stated_hz < math.inf:
+def sample_rate(stamps_ns: Stamps, stated_hz: float | None) -> Statistic | None:
+    """Statistic of the samples that are missing at the nominal rate; None where it is unknown."""
+    if len(stamps_ns) < 2:
         return None
-    found_hz = (len(stamps_ns) - 1) * NS / int(stamps_ns[-1] - stamps_ns[0])
-    return SampleRate(stated_hz, found_hz)
+    return missing_samples((len(stamps_ns) - 1) * NS / int(stamps_ns[-1] - stamps_ns[0]), stated_hz)
+
+
+def missing_samples(found_hz: float | None, stated_hz: float | None) -> Statistic | None:
+    """Statistic of the measured rate, gaps included; None where a rate is unknown."""
+    if found_hz is None or stated_hz is None or not 0.0 < stated_hz < math.inf:
+        return None
+    missing = max(1.0 - found_hz / stated_hz, 0.0)
+    return number(missing, 0.0, (stated_hz, found_hz, 100.0 * missing))
 
 
 def dead_channels(imu: ImuMeasurements) -> dict[str, Statistic]:
@@ -313,15 +273,11 @@ def dead_channels(imu: ImuMeasurements) -> dict[str, Statistic]:
         return {}
     if not (changed(gyro).any() or changed(acc).any()):
         return {}  # a simulated device that stands still, without noise
-    found = {
+    reasons = {
         "gyroscope samples": _dead("gyroscope", "rad/s", gyro, rate_hz),
         "accelerometer samples": _dead("accelerometer", "m/s^2", acc, rate_hz),
     }
-    return {name: _of_dead(reason) for name, reason in found.items() if reason}
-
-
-def _of_dead(reason: str) -> Statistic:
-    return number(1.0, 0.0, lambda: (reason,))
+    return {name: number(1.0, 0.0, (reason,)) for name, reason in reasons.items() if reason}
 
 
 @kernel
@@ -372,16 +328,3 @@ def _dead(sensor: str, unit: str, values: Array, rate_hz: float) -> str:
         f"{(1.0 - held) * rate_hz:.0f} times a second, not {rate_hz:.0f}, and what it says is old; "
         "read it no faster than it measures, and leave copies out"
     )
-
-
-def table() -> list[tuple[str, ...]]:
-    """Rows of the table in the documentation: test, statistic, spread, dimensions, level."""
-    rows: list[tuple[str, ...]] = []
-    for test in TESTS:
-        spread = "-"
-        if test.spread is not None:
-            spread = f"{test.spread * test.unit.per_si:.2g} {test.unit.name}"
-        level = "-" if test.level is None else f"{100.0 * test.level:.2g} %"
-        dof = f"{test.dof} x 1" if test.by_axis else str(test.dof)
-        rows.append((test.name, test.statistic, spread, dof, level))
-    return rows

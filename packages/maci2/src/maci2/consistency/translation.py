@@ -17,11 +17,10 @@ windows a bias rotates with the body while gravity does not.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve_banded, cholesky_banded
+from scipy.linalg import block_diag, cho_solve
 
 from maci2.calibration_prior import UNKNOWN
 from maci2.consistency.rotation import Run
@@ -38,8 +37,11 @@ from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, Rule, 
 from maci2.types import NS, Array, Stamps
 
 CAMERA_MATRIX, LEVER_ARM, ACC_MATRIX = slice(0, 9), slice(9, 12), slice(12, 21)
-DRIFT, DELAY, BIAS, ONE = slice(21, 24), slice(24, 25), slice(25, 28), slice(28, 29)
+DELAY, BIAS, DRIFT, ONE = slice(21, 22), slice(22, 25), slice(25, 28), slice(28, 29)
 """Blocks of z; matrices row by row, drift and bias in the body's axes [m/s, m/s^2], delay [s]."""
+
+FORCES = slice(12, 25)
+"""Those that are multiplied by forces: matrix, delay and bias."""
 
 SHARED = 29
 """Entries of z."""
@@ -76,9 +78,8 @@ WANDERS = chi2_quantile(1, 1.0 - 2.0 * FALSE_ALARM)
 """Twice the gain in log likelihood beyond which a bias wanders more than expected: one-sided, noise
 exceeds it half as often."""
 
-CONSTANTS, DIAGONALS = 8, 6
-"""Unknowns that all windows share (one over the scale, lever arm, drift, delay), and diagonals of
-the biases' information: each bias is connected to the next."""
+CONSTANTS = 8
+"""Unknowns that all windows share: one over the scale, lever arm, drift, delay."""
 
 
 class TranslationSums(NamedTuple):
@@ -111,10 +112,8 @@ def translation_sums(
 
     `T_b_c` enters only where an error of the gyroscope bias is propagated.
     """
-    mean_bias, mean_acc = (
-        np.average(biases, axis=0, weights=std_bias**-2.0),
-        imu.bias_prior.mean_acc,
-    )
+    mean_bias = np.average(biases, axis=0, weights=std_bias**-2.0)
+    mean_acc = imu.bias_prior.mean_acc
     pre = preintegrate(imu, run.stamps_ns, mean_bias, mean_acc, rule)
     Z, N = _rows(run, pre, *_by_readings(imu, run, mean_bias, rule), T_b_c)
     Z[..., ONE] = -Z[..., BIAS] @ mean_acc[:, None]
@@ -169,32 +168,31 @@ def _rows(
     unknowns."""
     W, m = run.measured.shape
     dts, gammas, betas = run.stacked(pre.dt), run.stacked(pre.gamma), run.stacked(pre.beta)
-    by_acc, by_gyro = run.stacked(pre.D_ba), run.stacked(pre.D_bg)
+    by_gyro, by_acc = run.stacked(pre.D_bg), run.stacked(pre.D_ba)
+    alpha = np.concatenate([alpha, by_acc[:, :, ALPHA]], axis=3)
+    beta = np.concatenate([beta, by_acc[:, :, BETA]], axis=3)
     lever, t = T_b_c[:3, 3], run.Ts_ck_ck1[..., :3, 3]
     moved = t @ T_b_c[:3, :3].T + lever - gammas @ lever - run.stacked(pre.alpha)
     Z, N = np.zeros((W, m, 3, SHARED)), np.zeros((W, m, 3, OWN))
     R, tau = np.broadcast_to(np.eye(3), (W, 3, 3)), np.zeros((W, 1, 1))
-    gained, gained_ba, gained_bg = (np.zeros((W, 3, n)) for n in (alpha.shape[3], 3, 3))
+    gained, gained_bg = np.zeros((W, 3, alpha.shape[3])), np.zeros((W, 3, 3))
     # Rotation of the body at keyframe k by an error of the gyroscope bias.
     rotated = np.zeros((W, 3, 3))
     for k in range(m):
         dt, gamma = dts[:, k, None, None], gammas[:, k]
-        by_readings = -dt * gained - R @ alpha[:, k]
         Z[:, k, :, CAMERA_MATRIX] = (R[..., None] * t[:, k, None, None, :]).reshape(W, 3, 9)
         Z[:, k, :, LEVER_ARM] = R - R @ gamma
-        Z[:, k, :, ACC_MATRIX], Z[:, k, :, DELAY] = by_readings[..., :9], by_readings[..., 9:]
+        Z[:, k, :, FORCES] = -dt * gained - R @ alpha[:, k]
         Z[:, k, :, DRIFT] = -dt * R
         by_rotation = skew_stack(moved[:, k]) @ rotated + by_gyro[:, k, ALPHA]
         N[:, k, :, VELOCITY] = -dt * np.eye(3)
         N[:, k, :, GRAVITY] = -dt * (tau + 0.5 * dt) * np.eye(3)
-        N[:, k, :, ACC_BIAS] = -dt * gained_ba - R @ by_acc[:, k, ALPHA]
         N[:, k, :, GYRO_BIAS] = -R @ by_rotation - dt * gained_bg
         gained = gained + R @ beta[:, k]
-        gained_ba = gained_ba + R @ by_acc[:, k, BETA]
         gained_bg = gained_bg + R @ (by_gyro[:, k, BETA] - skew_stack(betas[:, k]) @ rotated)
         rotated = np.swapaxes(gamma, 1, 2) @ rotated + by_gyro[:, k, GAMMA]
         R, tau = R @ gamma, tau + dt
-    Z[..., BIAS] = N[..., ACC_BIAS]
+    N[..., ACC_BIAS] = Z[..., BIAS]
     return Z, N
 
 
@@ -225,6 +223,11 @@ def _change_with_time(stamps_ns: Stamps, readings: Array) -> Array:
     return np.ascontiguousarray(np.array(changes).T / (later - earlier)[:, None])
 
 
+def away_from_zero(inverse_scale: float) -> float:
+    """One over a scale, as something to divide by."""
+    return float(inverse_scale) if abs(inverse_scale) > 1e-6 else 1e-6
+
+
 class Fit(NamedTuple):
     """z = B q + c at the least chi-square of z' S z and the prior of q = [1 / scale, correction of
     the lever arm, further blocks]; with a first axis more, of each of many matrices on the
@@ -244,9 +247,9 @@ class Fit(NamedTuple):
 
     @property
     def inverse_scale(self) -> float:
-        """One over the scale, away from zero; accelerations, their biases and their changes with
-        time are multiplied by it."""
-        return float(self.q[0]) if abs(self.q[0]) > 1e-6 else 1e-6
+        """One over the scale; accelerations, their biases and their changes with time are
+        multiplied by it."""
+        return away_from_zero(self.q[0])
 
     def covariance(self, excess: float) -> Array:
         """Covariance of q, model errors included."""
@@ -265,13 +268,10 @@ def _design(
 ) -> tuple[Array, Array, Array]:
     """Derivative B (..., 29, d) of z by the unknowns q, constant part c (29,), and information
     (d, d) of the prior of q."""
-    columns = [np.eye(SHARED)[:, block] for block in (LEVER_ARM, *further)]
+    columns = np.hstack([np.eye(SHARED)[:, block] for block in (LEVER_ARM, *further)])
     many = acc_matrix.shape[:-2]
-    scale = np.zeros((*many, SHARED, 1))
-    scale[..., ACC_MATRIX, 0] = acc_matrix.reshape(*many, 9)
-    B = np.concatenate(
-        [scale, *(np.broadcast_to(one, (*many, *one.shape)) for one in columns)], axis=-1
-    )
+    B = np.zeros((*many, SHARED, 1 + columns.shape[1]))
+    B[..., ACC_MATRIX, 0], B[..., 1:] = acc_matrix.reshape(*many, 9), columns
     c = np.zeros(SHARED)
     c[CAMERA_MATRIX], c[LEVER_ARM], c[ONE] = R_b_c.ravel(), p_b_c, float(BIAS in further)
     stds = [LEAST**-0.5, *[UNKNOWN.lever_m] * 3]
@@ -305,7 +305,7 @@ def fitted(
 
 @dataclass(frozen=True)
 class TranslationEstimate:
-    """Scale and lever arm that fit best, for one extrinsic rotation and one set of axes."""
+    """Scale and lever arm that fit best, for one extrinsic rotation and the nominal axes."""
 
     scale: float
     """True translation over the measured one; negative where accelerations have the other sign."""
@@ -327,25 +327,25 @@ class TranslationEstimate:
     """Chi-square with nominal noise and the scale kept positive: no camera sees itself move the
     other way."""
 
-    dof: int
 
-
-def estimate_translation(
-    sums: TranslationSums, R_b_c: Array, p_b_c: Array, acc_matrix: Array | None = None
-) -> TranslationEstimate:
+def estimate_translation(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> TranslationEstimate:
     """Fit scale and lever arm."""
-    fit = fitted(sums.own_bias, R_b_c, p_b_c, (), acc_matrix)
-    dof = int(sums.dof.sum())
+    fit = fitted(sums.own_bias, R_b_c, p_b_c)
     # d(scale) = -scale^2 d(1 / scale)
     change = np.diag([-(fit.inverse_scale**-2.0), 1.0, 1.0, 1.0])
-    cov = change @ fit.covariance(max(float(fit.least) / max(dof, 1), 1.0)) @ change
+    cov = fit.covariance(max(float(fit.least) / max(int(sums.dof.sum()), 1), 1.0))
     z = fit.z / abs(fit.inverse_scale)
     norms = np.sqrt(np.einsum("bij,i,j->b", sums.gravity, z, z) / sums.windows)
     norm = float(np.average(norms, weights=sums.windows))
     variance = float(np.average((norms - norm) ** 2, weights=sums.windows))
-    std_norm = float(np.sqrt(variance / max(len(norms) - 1, 1)))
-    scale, p_b_c = 1.0 / fit.inverse_scale, p_b_c + fit.q[1:4]
-    return TranslationEstimate(scale, p_b_c, cov, norm, std_norm, float(fit.misfit), dof)
+    return TranslationEstimate(
+        scale=1.0 / fit.inverse_scale,
+        p_b_c=p_b_c + fit.q[1:4],
+        cov=change @ cov @ change,
+        gravity_norm=norm,
+        std_gravity_norm=float(np.sqrt(variance / max(len(norms) - 1, 1))),
+        misfit=float(fit.misfit),
+    )
 
 
 class MotionErrors(NamedTuple):
@@ -436,11 +436,11 @@ def _wandering_bias(sums: TranslationSums, R_b_c: Array, p_b_c: Array) -> Shared
     constant = float(c @ S.sum(axis=0) @ c)
     blocks = BiasBlocks(B.T @ S @ B, S @ c @ B, constant, prior, int(sums.dof.sum()))
     expected, faulty = (
-        [WanderingBias(blocks, np.diff(times_s), walk) for walk in walks]
+        [wandering_bias(blocks, walk**2 * np.diff(times_s)) for walk in walks]
         for walks in (EXPECTED_WALKS, FAULTY_WALKS)
     )
     best = min(faulty, key=lambda fit: fit.misfit)
-    least = min(blocks.misfit_of_constant_bias(), *(fit.misfit for fit in expected))
+    least = min(fit.misfit for fit in (wandering_bias(blocks.joined(), np.zeros(0)), *expected))
     if least - best.misfit <= WANDERS:
         return None
     return SharedBias(times_s, tuple(map(BiasAt, best.biases, best.covariances)))
@@ -464,72 +464,55 @@ class BiasBlocks(NamedTuple):
     dof: int
     """Numbers measured, less unknowns of the windows."""
 
-    def misfit_of_constant_bias(self) -> float:
-        """Misfit with the same bias in all blocks."""
-        information = self.information.sum(axis=0) + self.prior
-        gradient = self.gradient.sum(axis=0)
-        chi2 = self.constant - float(gradient @ np.linalg.solve(information, gradient))
-        return self.misfit(chi2, float(np.linalg.slogdet(information)[1]))
+    def joined(self) -> "BiasBlocks":
+        """All windows in one block: the same bias in all of them."""
+        total = self.information.sum(axis=0), self.gradient.sum(axis=0)
+        return self._replace(information=total[0][None], gradient=total[1][None])
 
-    def misfit(self, chi2: float, log_det: float) -> float:
-        """Twice the negative log likelihood, the unknowns integrated out."""
-        return self._free * float(np.log(self.noise(chi2))) + chi2 / self.noise(chi2) + log_det
 
-    def noise(self, chi2: float) -> float:
-        """Factor on the nominal variances, from chi-square; at least 1."""
-        return max(chi2 / self._free, 1.0)
+class WanderingBias(NamedTuple):
+    """Biases of the blocks that are most likely with some random walk."""
+
+    misfit: float
+    """Twice the negative log likelihood, the unknowns integrated out."""
+
+    biases: Array
+    """(B, 3) [m/s^2]"""
+
+    factor: Array
+    """Cholesky factor of the information on [constants, biases times one over the scale]."""
+
+    variance: float
+    """Measured over nominal variances, times the scale squared."""
 
     @property
-    def _free(self) -> int:
-        return max(self.dof - self.gradient.shape[1], 1)
-
-
-class WanderingBias:
-    """Constants and biases most likely with a random walk of `walk` [m/s^2 / sqrt(s)] over the
-    times `elapsed_s` (B - 1,) from block to block."""
-
-    def __init__(self, blocks: BiasBlocks, elapsed_s: Array, walk: float) -> None:
-        variances = np.maximum(walk**2 * elapsed_s, 1e-12)
-        # A walk's variance is in units of the measurements' noise.
-        self._factor = cholesky_banded(_banded(blocks, 1.0 / variances), lower=True)
-        to_constants = blocks.information[:, CONSTANTS:, :CONSTANTS].reshape(-1, CONSTANTS)
-        own = blocks.gradient[:, CONSTANTS:].ravel()
-        gradient = blocks.gradient[:, :CONSTANTS].sum(axis=0)
-        self._by_constants = self._solved(to_constants)
-        reduced = (blocks.information.sum(axis=0) + blocks.prior)[:CONSTANTS, :CONSTANTS]
-        self._reduced = reduced - to_constants.T @ self._by_constants
-        q = np.linalg.solve(self._reduced, self._by_constants.T @ own - gradient)
-        x = -self._solved(own) - self._by_constants @ q
-        chi2 = blocks.constant + float(gradient @ q + own @ x)
-        log_det = 2.0 * float(np.log(self._factor[0]).sum())
-        log_det += float(np.linalg.slogdet(self._reduced)[1]) + 3.0 * float(np.log(variances).sum())
-        self._noise = blocks.noise(chi2)
-        # Accelerations count as one over the scale, and so does their bias.
-        self._inverse_scale = float(q[0]) if abs(q[0]) > 1e-6 else 1e-6
-        self.misfit: float = blocks.misfit(chi2, log_det)
-        self.biases: Array = x.reshape(-1, 3) / self._inverse_scale
-        """(B, 3) [m/s^2]"""
-
-    def _solved(self, values: Array) -> Array:
-        return np.asarray(cho_solve_banded((self._factor, True), values))
-
-    @cached_property
     def covariances(self) -> Array:
         """(B, 3, 3) [(m/s^2)^2]"""
-        cov = self._solved(np.eye(self.biases.size))
-        cov = cov + self._by_constants @ np.linalg.solve(self._reduced, self._by_constants.T)
-        parts = [cov[k : k + 3, k : k + 3] for k in range(0, len(cov), 3)]
-        return self._noise * np.array(parts) / self._inverse_scale**2
+        cov = self.variance * cho_solve((self.factor, True), np.eye(len(self.factor)))
+        starts = range(CONSTANTS, len(cov), 3)
+        return np.array([cov[k : k + 3, k : k + 3] for k in starts])
 
 
-def _banded(blocks: BiasBlocks, walk_information: Array) -> Array:
-    """(6, 3 B) lower diagonals of the biases' information, neighbours connected by a walk."""
-    own = blocks.information[:, CONSTANTS:, CONSTANTS:] + blocks.prior[CONSTANTS:, CONSTANTS:]
-    both = np.append(0.0, walk_information) + np.append(walk_information, 0.0)
-    own = own + both[:, None, None] * np.eye(3)
-    diagonals = np.zeros((DIAGONALS, 3 * len(own)))
-    for below in range(3):
-        for column in range(3 - below):
-            diagonals[below, column::3] = own[:, column + below, column]
-    diagonals[3, : 3 * len(walk_information)] = np.repeat(-walk_information, 3)
-    return diagonals
+def wandering_bias(blocks: BiasBlocks, variances: Array) -> WanderingBias:
+    """Constants and biases most likely with a random walk of these variances (B - 1,) from block to
+    block [(m/s^2)^2], in units of the measurements' noise."""
+    variances, shared = np.maximum(variances, 1e-12), slice(0, CONSTANTS)
+    own, prior = slice(CONSTANTS, None), blocks.prior
+    steps = np.diff(np.eye(len(blocks.information)), axis=0)
+    walk = np.kron((steps.T / variances) @ steps, np.eye(3))
+    information = np.zeros((CONSTANTS + len(walk),) * 2)  # its lower triangle
+    information[shared, shared] = blocks.information[:, shared, shared].sum(axis=0)
+    information[shared, shared] += prior[shared, shared]
+    information[own, shared] = blocks.information[:, own, shared].reshape(-1, CONSTANTS)
+    information[own, own] = block_diag(*(blocks.information[:, own, own] + prior[own, own])) + walk
+    gradient = np.append(blocks.gradient[:, shared].sum(axis=0), blocks.gradient[:, own])
+    factor: Array = np.linalg.cholesky(information).astype(np.float64)
+    x = -cho_solve((factor, True), gradient)
+    chi2 = blocks.constant + float(gradient @ x)
+    free = max(blocks.dof - blocks.gradient.shape[1], 1)
+    noise, inverse_scale = max(chi2 / free, 1.0), away_from_zero(x[0])
+    log_det = 2.0 * np.log(np.diag(factor)).sum() + 3.0 * np.log(variances).sum()
+    misfit = free * np.log(noise) + chi2 / noise + log_det
+    # Accelerations count as one over the scale, and so does their bias.
+    biases = x[own].reshape(-1, 3) / inverse_scale
+    return WanderingBias(float(misfit), biases, factor, noise / inverse_scale**2)

@@ -11,20 +11,19 @@ would have been detected.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from maci2.calibration_prior import CALIBRATED
-from maci2.consistency.evidence import (
-    MeasuredConstants,
-    contradictions,
-    contradictions_of_calibration,
-)
+from maci2.consistency.evidence import MeasuredConstants, free_constants, window_constants
 from maci2.consistency.significance import FAR, FAR_3D
 from maci2.consistency.tests import MOST_MISSING
+from maci2.errors import MeasurementError
+from maci2.estimator.initialize import SolvedWindow, solve_window
+from maci2.estimator.problem import DEFAULT_CONFIG, SolverConfig
 from maci2.estimator.results import (
     CalibrationResult,
     CalibrationStage,
@@ -35,19 +34,17 @@ from maci2.estimator.results import (
     Verdict,
     VIState,
 )
-from maci2.estimator.rotation_alignment import RotationAlignment
 from maci2.field_docs import document_fields
 from maci2.geometry.gaussian import direction_std
 from maci2.geometry.se3 import se3_inv, se3_log
 from maci2.geometry.so3 import skew, so3_log
-from maci2.imu import BiasPrior
-from maci2.types import GRAVITY_NORM, NS, Array
-from maci2.validation import as_number, require_type
+from maci2.imu import BiasPrior, ImuMeasurements
+from maci2.types import NS, Array
+from maci2.validation import as_number, as_transform, require_type
 from maci2.vision import RelativePoses
 
 if TYPE_CHECKING:
     from maci2.estimator.calibrate import MountingPrior
-    from maci2.estimator.initialize import SolvedWindow
 
 CERTAIN = 2.0
 """Number of standard deviations within a limit for `ok`."""
@@ -117,13 +114,6 @@ class CalibrationLimits:
         as_number(self.translation, "CalibrationLimits.translation", 0.0, exclusive=True)
 
 
-class MeasuredScale(NamedTuple):
-    """Ratio of true to measured translation, from accelerations."""
-
-    scale: float
-    std: float
-
-
 @dataclass(frozen=True)
 class Check:
     """Outcome of one check."""
@@ -136,21 +126,127 @@ class Check:
 OK = Check()
 
 
-def judge_initialization(
-    solved: "SolvedWindow",
+def _weak_if(contradicted: bool, reason: str) -> Check:
+    """Check that weakens a result."""
+    return Check("weak", reason) if contradicted else OK
+
+
+DEFAULT_LIMITS = InitLimits()
+
+MIN_KEYFRAMES = 4
+MIN_SAMPLES_PER_STEP = 4
+"""Fewer samples between keyframes make the preintegration covariance singular."""
+
+
+def initialize(
+    imu: ImuMeasurements,
+    vision: RelativePoses,
+    T_b_c: Array,
+    config: SolverConfig | None = None,
+    limits: InitLimits | None = None,
+    constants: MeasuredConstants | None = None,
+) -> InitResult:
+    """Estimate gravity, velocities, biases and poses over the keyframes of `vision`.
+
+    Workflow (a), learned IMU: `imu` has corrected samples with learned variances and a narrow prior
+    of the remaining bias. Workflow (b), raw IMU: data-sheet variances, gyroscope bias unknown.
+
+    Args:
+        imu: IMU measurements from `raw_model`, `datasheet_model` or `ImuModel.measure`; they must
+            cover the keyframes.
+        vision: relative poses of at least four keyframes, with covariances.
+        T_b_c: (4, 4) pose in the body of the camera frame that `vision` refers to.
+        config: choices of the solver.
+        limits: largest errors that the verdict `ok` allows.
+        constants: constants of the device measured so far (`maci2.consistency.Evidence`); without
+            them, only this window tests the nominal ones. Extrinsics and scale that are neither
+            confirmed nor contradicted are accepted and listed in `verdict.taken_as_given`; an `ok`
+            then depends on them. `InitLimits(trust_constants=False)` makes such a result `weak`.
+
+    Returns:
+        State, posterior covariance, report and verdict. A window that cannot be solved raises
+        nothing; its verdict is `failed`, with reasons.
+
+    Raises:
+        MeasurementError: an argument has the wrong type or shape, T_b_c is not rigid, or there are
+            too few keyframes.
+        DatasetError: the samples do not cover the keyframes or have a gap.
+    """
+    T_b_c = as_transform(T_b_c, "T_b_c")
+    config, limits = config or DEFAULT_CONFIG, limits or DEFAULT_LIMITS
+    require_arguments(imu, vision, config)
+    require_type(limits, InitLimits, "limits", "InitLimits()")
+    solved = solve_window(imu, vision, T_b_c, config)
+    if constants is None:
+        constants, solves = _constants_of_window(imu, solved, T_b_c, config)
+        report = replace(solved.report, solves=solved.report.solves + solves)
+        solved = solved._replace(report=report)
+    else:
+        constants = constants.with_samples(imu)
+    return _judged(solved, imu.bias_prior, limits, constants, config.gravity_norm)
+
+
+def require_arguments(imu: ImuMeasurements, vision: RelativePoses, config: SolverConfig) -> None:
+    """Raise unless the arguments are measurements, not raw samples or images, of enough keyframes
+    that are far enough apart for the IMU's rate."""
+    require_type(
+        imu, ImuMeasurements, "imu", "raw_model(samples, noise) or a learned model makes them"
+    )
+    require_type(vision, RelativePoses, "vision", "RelativePoses(stamps_ns, Ts_ck_ck1, covs)")
+    require_type(config, SolverConfig, "config", "SolverConfig()")
+    if len(vision) < MIN_KEYFRAMES:
+        raise MeasurementError(
+            f"the window has {len(vision)} keyframes, needed at least {MIN_KEYFRAMES}; give a "
+            "longer window or more keyframes."
+        )
+    shortest_ns = int((vision.stamps_ns[1:] - vision.stamps_ns[:-1]).min())
+    last = min(len(imu.stamps_ns), 1000) - 1
+    period_ns = float(imu.stamps_ns[last] - imu.stamps_ns[0]) / last
+    if shortest_ns < MIN_SAMPLES_PER_STEP * period_ns:
+        raise MeasurementError(
+            f"two keyframes are {shortest_ns / 1e6:.1f} ms apart but the IMU samples every "
+            f"{period_ns / 1e6:.1f} ms; needed at least {MIN_SAMPLES_PER_STEP} samples between "
+            "keyframes: take fewer keyframes."
+        )
+
+
+def _constants_of_window(
+    imu: ImuMeasurements, solved: SolvedWindow, T_b_c: Array, config: SolverConfig
+) -> tuple[MeasuredConstants, int]:
+    """Constants measured by the window alone, and the number of solves it took."""
+    report, freed, solves = solved.report, None, 0
+    if solved.posterior is not None and report.converged:
+        freed = free_constants(imu, solved.vision, solved.state, config, solved.spans)
+        solves += freed.report.solves if freed is not None else 1
+        if report.rejected:
+            # Wrong constants make poses look like outliers: others may explain all of them.
+            of_all = free_constants(imu, solved.all_poses, solved.state, config, solved.spans)
+            solves += of_all.report.solves if of_all is not None else 1
+            if of_all is not None and of_all.report.inflation <= report.inflation:
+                freed = of_all
+    # Wrong axes fit worse than the nominal noise; where nothing does, no others can fit better.
+    misfit = report.inflation > 1.0
+    if freed is not None and not misfit and not report.rejected:
+        constants = MeasuredConstants(T_b_c, solved.vision.std_scale).with_samples(imu)
+    else:
+        constants = window_constants(imu, solved.vision, T_b_c, config.rule, misfit)
+    return replace(constants, freed=freed, is_complete=True, is_window=True), solves
+
+
+def _judged(
+    solved: SolvedWindow,
     prior: BiasPrior,
     limits: InitLimits,
     constants: MeasuredConstants,
-    gravity_norm: float = GRAVITY_NORM,
+    gravity_norm: float,
 ) -> InitResult:
     """Verdict on gravity and velocity, given the measured constants."""
-    state, posterior, report, vision = solved.state, solved.posterior, solved.report, solved.vision
-    offset_free = report.std_time_offset_s is not None
-    contradicted = contradictions(constants, gravity_norm, offset_free)
-    broken = _broken(state, posterior, report)
+    state, posterior, report = solved.state, solved.posterior, solved.report
+    contradicted = constants.contradictions(gravity_norm, report.std_time_offset_s is not None)
+    broken = _broken(solved)
     if broken or posterior is None:
         return InitResult(Verdict("failed", (*contradicted, *broken)), report)
-    noise = _noise_remark(report, vision, solved.rotations.residuals)
+    noise = _noise_remark(solved)
     velocity = _velocity_std(state, posterior, report, constants)
     if report.inflation > NO_NOISE and velocity > limits.velocity:
         return InitResult(Verdict("failed", (*contradicted, *noise, NO_ANSWER)), report)
@@ -159,12 +255,10 @@ def judge_initialization(
         _known_gravity(state, posterior, constants, prior, limits.gravity_deg),
         _within("velocity", velocity, limits.velocity, "m/s"),
         _plausible_bias(state, prior),
-        *_solution_checks(report, vision),
+        *_solution_checks(solved),
         _consistent_vertical(report),
     ]
-    unconfirmed = []
-    if not contradicted:
-        unconfirmed = _unconfirmed(constants, state, posterior, limits)
+    unconfirmed = [] if contradicted else _unconfirmed(constants, state, posterior, limits)
     if not limits.trust_constants:
         # Of a stream more measurements will follow.
         status: Status = "weak" if constants.is_complete else "ok"
@@ -174,28 +268,24 @@ def judge_initialization(
 
 
 def judge_calibration(
-    state: VIState,
-    posterior: Posterior | None,
-    report: SolveReport,
-    vision: RelativePoses,
-    rotations: RotationAlignment,
+    solved: SolvedWindow,
     limits: CalibrationLimits,
-    scale: MeasuredScale | None = None,
-    constants: MeasuredConstants | None = None,
-    progress: tuple[CalibrationStage, ...] = (),
-    further: Sequence[Check] = (),
+    mounting: "MountingPrior",
+    scale: tuple[float, float] | None,
+    constants: MeasuredConstants,
+    progress: tuple[CalibrationStage, ...],
+    one_instant: Check,
 ) -> CalibrationResult:
     """Verdict on each axis of the extrinsics, and the motion that would help; `scale` is the
-    accelerometer's estimate for translations taken as metric, `constants` are axes and clocks
-    measured by rotations, `further` are checks of nominal values."""
-    contradicted = []
-    if constants is not None:
-        offset_free = report.std_time_offset_s is not None
-        contradicted = contradictions_of_calibration(constants, offset_free)
-    broken = _broken(state, posterior, report)
+    accelerometer's estimate for translations taken as metric, with its standard deviation,
+    `constants` are axes and clocks measured by rotations, `one_instant` is the check of positions
+    against orientations."""
+    state, posterior, report = solved.state, solved.posterior, solved.report
+    contradicted = constants.contradicted_inputs(report.std_time_offset_s is not None)
+    broken = _broken(solved)
     if broken or posterior is None:
         # Axes about which the camera's rotation was not observable.
-        std_deg = np.rad2deg(np.sqrt(np.diag(rotations.cov)[3:6]))
+        std_deg = np.rad2deg(np.sqrt(np.diag(solved.rotations.cov)[3:6]))
         advice = "rotate the device about all axes"
         unseen = [
             _within(name, float(std), limits.rotation_deg, "deg", advice).reason
@@ -207,16 +297,17 @@ def judge_calibration(
     turned_deg = rotation_about_axes_deg(state.Ts_c0_b)
     checks = [Check("weak", reason) for reason in contradicted]
     for axis in range(3):
-        for index, value, limit, unit in (
+        for entry, value, limit, unit in (
             (3 + axis, float(np.rad2deg(std[3 + axis])), limits.rotation_deg, "deg"),
             (axis, float(std[axis]), limits.translation, "m"),
         ):
             advice = _advice(turned_deg, axis, value, limit)
-            checks.append(_within(AXES_OF_CAMERA[index], value, limit, unit, advice))
+            checks.append(_within(AXES_OF_CAMERA[entry], value, limit, unit, advice))
     if scale is not None:
-        checks.append(_plausible_scale(scale.scale, scale.std, CALIBRATED.acc_scale))
-    checks += [*_solution_checks(report, vision), *further]
-    verdict = _verdict(checks, _noise_remark(report, vision, rotations.residuals))
+        checks.append(_plausible_scale(*scale, CALIBRATED.acc_scale))
+    checks += [*_solution_checks(solved), one_instant]
+    checks += _mounting_checks(mounting, state.T_b_c, posterior.T_b_c)
+    verdict = _verdict(checks, _noise_remark(solved))
     return CalibrationResult(verdict, report, state, posterior, progress)
 
 
@@ -228,13 +319,12 @@ def _verdict(checks: list[Check], noise: list[str], unconfirmed: Sequence[str] =
     return Verdict(status, reasons, tuple(unconfirmed))
 
 
-def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) -> list[str]:
+def _broken(solved: SolvedWindow) -> list[str]:
     """Reason for a missing estimate."""
-    finite = all(
-        math.isfinite(np.vdot(part, part))
-        for part in (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)
-    )
-    if not finite or not math.isfinite(report.cost):
+    state, report = solved.state, solved.report
+    parts = (state.Ts_c0_b, state.velocity_b, state.gravity_c0, state.T_b_c)
+    squares = [float(np.vdot(part, part)) for part in parts]
+    if not all(math.isfinite(value) for value in (*squares, report.cost)):
         return [
             "the optimization diverged to values that are not finite; check the measurements for "
             "outliers"
@@ -245,18 +335,19 @@ def _broken(state: VIState, posterior: Posterior | None, report: SolveReport) ->
             f"{report.cost:.0f} for {report.dof} degrees of freedom): vision and IMU contradict "
             "each other; check timestamps, extrinsics and units with `maci2 check`"
         ]
-    if posterior is None:
+    if solved.posterior is None:
         return ["some state is not observable at all in this window; move more, in all directions"]
     return []
 
 
-def _noise_remark(report: SolveReport, vision: RelativePoses, residuals: Array) -> list[str]:
+def _noise_remark(solved: SolvedWindow) -> list[str]:
     """Remark on nominal noise that chi-square shows to be too small, with the factor and the
     measurements that disagree."""
+    report, vision = solved.report, solved.vision
     if report.inflation <= 1.0:
         return []
     steps_s = np.diff(vision.stamps_ns) / NS
-    squares = np.mean((residuals / steps_s[:, None]) ** 2, axis=1)
+    squares = np.mean((solved.rotations.residuals / steps_s[:, None]) ** 2, axis=1)
     # Unmeasured relative poses have no weight.
     weights = 1.0 / np.trace(vision.covs_T_ck_ck1[:, 3:, 3:], axis1=1, axis2=2)
     rate_deg = float(np.rad2deg(np.sqrt(np.average(squares, weights=weights))))
@@ -347,50 +438,46 @@ def _velocity_std(
 def _plausible_bias(state: VIState, prior: BiasPrior) -> Check:
     """Check of a bias against its prior; one far outside has absorbed other errors."""
     away = np.abs(state.acc_bias_residual - prior.mean_acc) / prior.std_acc
-    if away @ away <= FAR_3D:
-        return OK
     axis = int(np.argmax(away))
-    return Check(
-        "weak",
+    return _weak_if(
+        not away @ away <= FAR_3D,
         f"the accelerometer bias on {'xyz'[axis]} comes out as {state.acc_bias[axis]:.2f} m/s^2, "
         f"{away[axis]:.0f} standard deviations from what was expected: check units, gravity in the "
         "accelerometer and the scale of the camera's motion",
     )
 
 
-def _solution_checks(report: SolveReport, vision: RelativePoses) -> list[Check]:
+REJECTED = (
+    "{} of {} relative poses contradict the IMU and were rejected: a moving object filled the "
+    "image, or the IMU's samples are wrong"
+)
+SECOND_MOTIONS = (
+    "for {} of {} relative poses the motion of fewer matches was used, because it agrees with the "
+    "IMU: a moving object or a repetitive wall has more"
+)
+
+
+def _solution_checks(solved: SolvedWindow) -> list[Check]:
     """Checks of the estimated scale and of relative poses that were rejected or replaced; with many
     of them, the remainder is arbitrary."""
+    report, vision = solved.report, solved.vision
     checks = [_plausible_scale(report.scale or 1.0, 0.0, vision.std_scale)]
     measured = vision.measured_count
-    if report.rejected:
-        total = measured + report.rejected
-        checks.append(
-            Check(
-                "weak" if report.rejected >= MOST_MISSING * total else "ok",
-                f"{report.rejected} of {total} relative poses contradict the IMU and were "
-                "rejected: a moving object filled the image, or the IMU's samples are wrong",
-            )
-        )
-    if report.second_motions:
-        checks.append(
-            Check(
-                "weak" if report.second_motions >= MOST_MISSING * measured else "ok",
-                f"for {report.second_motions} of {measured} relative poses the motion of fewer "
-                "matches was used, because it agrees with the IMU: a moving object or a repetitive "
-                "wall has more",
-            )
-        )
+    for count, total, remark in (
+        (report.rejected, measured + report.rejected, REJECTED),
+        (report.second_motions, measured, SECOND_MOTIONS),
+    ):
+        if count:
+            status: Status = "weak" if count >= MOST_MISSING * total else "ok"
+            checks.append(Check(status, remark.format(count, total)))
     return checks
 
 
 def _plausible_scale(scale: float, std: float, spread: float) -> Check:
     """Check of a scale against its own uncertainty and the nominal one."""
     away = abs(scale - 1.0) / max(math.hypot(std, spread), 1e-12)
-    if away <= FAR:
-        return OK
-    return Check(
-        "weak",
+    return _weak_if(
+        not away <= FAR,
         f"accelerations fit the camera's motion if that is {scale:.3f} times as long, "
         f"{away:.1f} standard deviations from what was stated: check the stereo baseline or the "
         "trajectory's scale",
@@ -399,13 +486,11 @@ def _plausible_scale(scale: float, std: float, spread: float) -> Check:
 
 def _consistent_vertical(report: SolveReport) -> Check:
     """Check of gravity against the vertical estimated from samples before the window."""
-    if not report.vertical_rejected:
-        return OK
-    return Check(
-        "weak",
+    return _weak_if(
+        report.vertical_rejected,
         "gravity contradicts the vertical that the IMU's samples before the window show "
-        f"(chi-square {report.vertical_chi2:.0f} for 2 degrees of freedom), which was not used: "
-        "the accelerometer's error changed, or the camera's motion is wrong",
+        f"(chi-square {report.vertical_chi2 or 0.0:.0f} for 2 degrees of freedom), which was not "
+        "used: the accelerometer's error changed, or the camera's motion is wrong",
     )
 
 
@@ -471,7 +556,7 @@ def _advice(turned_deg: Array, axis: int, std: float, limit: float) -> str:
     return f"too little rotation about {names}: {turned:.1f} deg, needs about {needed:.0f}"
 
 
-def mounting_checks(mounting: "MountingPrior", T_b_c: Array, cov_T_b_c: Array) -> list[Check]:
+def _mounting_checks(mounting: "MountingPrior", T_b_c: Array, cov_T_b_c: Array) -> list[Check]:
     """Axes that stay at the prior of the extrinsics, and directions in which motion contradicts it.
 
     The variance of the movement from the prior is the prior's less the posterior's.
@@ -489,25 +574,21 @@ def mounting_checks(mounting: "MountingPrior", T_b_c: Array, cov_T_b_c: Array) -
         for i in range(6)
         if kept[i]
     ]
-    if kept.any() and not kept.all():
-        seen = [f"{AXES_OF_CAMERA[i]} to {_length(std[i], i)}" for i in range(6) if not kept[i]]
+    seen = [f"{AXES_OF_CAMERA[i]} to {_length(std[i], i)}" for i in range(6) if not kept[i]]
+    if checks and seen:
         checks.append(Check("ok", f"motion shows {'; '.join(seen)}"))
     moved = se3_log(T_b_c @ se3_inv(np.ascontiguousarray(mounting.T_b_c))) / mounting.std
     shares, directions = np.linalg.eigh(cov_T_b_c / np.outer(mounting.std, mounting.std))
     for share, direction in zip(shares, directions.T, strict=True):
-        if share > KEPT**2:
-            continue
-        away = abs(float(direction @ moved)) / np.sqrt(1.0 - share)
-        if away > FAR:
+        away = abs(float(direction @ moved)) / np.sqrt(max(1.0 - share, 1e-12))
+        if share <= KEPT**2 and away > FAR:
             axis = int(np.argmax(np.abs(direction)))
-            checks.append(
-                Check(
-                    "weak",
-                    f"the stated prior is contradicted: {AXES_OF_CAMERA[axis]} came out "
-                    f"{_length(abs(moved[axis]) * mounting.std[axis], axis)} from it, {away:.1f} "
-                    "standard deviations; check the prior's frames and axes",
-                )
+            reason = (
+                f"the stated prior is contradicted: {AXES_OF_CAMERA[axis]} came out "
+                f"{_length(abs(moved[axis]) * mounting.std[axis], axis)} from it, {away:.1f} "
+                "standard deviations; check the prior's frames and axes"
             )
+            checks.append(Check("weak", reason))
     return checks
 
 

@@ -6,27 +6,25 @@ headers, never the times of receipt, and numbers are collected at 8 bytes each.
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from maci2.datasets.bags import Bag, Message, Topic, Topics, bag_paths, find_topics, header_stamp_ns
+from maci2.datasets.bags import Bag, Message, Topics, bag_paths, find_topics, header_stamp_ns
 from maci2.datasets.images import grey_image, message_fault
 from maci2.datasets.tables import (
     MAX_ABSOLUTE,
     MIN_IMU_SAMPLES,
-    require_short_enough,
     require_unit_quaternions,
 )
 from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.geometry.se3 import rotations_from_quat_wxyz, stack_poses
 from maci2.sensors.corrections import on_imu_clock
 from maci2.sensors.rig_types import Rig
-from maci2.sensors.stereo import ImageRecording
-from maci2.sensors.types import BagImages, GroundTruth, ImuSamples, Recording
-from maci2.sensors.validation import GAP_PERIODS, gaps, require_count
+from maci2.sensors.types import BagImages, GroundTruth, ImageRecording, ImuSamples, Recording
+from maci2.sensors.validation import GAP_PERIODS, gaps, require_count, require_short_enough
 from maci2.types import NS, Array, Stamps
 
 CLOCK_JUMP_S = 60.0
@@ -53,9 +51,8 @@ class Series:
 class SeriesBuilder:
     """Collector of the messages of one topic, each with `width` numbers."""
 
-    def __init__(self, source: str, width: int = 0) -> None:
+    def __init__(self, source: str) -> None:
         self.source = source
-        self._width = width
         self._stamps = array("q")
         self._received = array("q")
         self._values = array("d")
@@ -64,25 +61,17 @@ class SeriesBuilder:
         return len(self._stamps)
 
     def add(self, message: Message, *numbers: float) -> None:
-        """Keep a message's header timestamp and its numbers."""
-        assert len(numbers) == self._width
+        """Keep a message's header timestamp and its numbers, as many as those of the others."""
         self._stamps.append(header_stamp_ns(message.content))
         self._received.append(message.received_ns)
         self._values.extend(numbers)
 
     def series(self) -> Series:
-        """Series collected so far; raises at the first fault."""
+        """Series collected so far, at least one message; raises at the first fault: timestamps that
+        are not set, go back or jump, numbers that are not finite."""
         stamps_ns = np.array(self._stamps, dtype=np.int64)
         received_ns = np.array(self._received, dtype=np.int64)
-        values = np.array(self._values, dtype=np.float64).reshape(len(stamps_ns), self._width)
-        self._require_set(stamps_ns)
-        self._require_steady(stamps_ns, received_ns)
-        require_short_enough(stamps_ns, self.source)
-        self._require_finite(stamps_ns, values)
-        new = np.diff(stamps_ns, prepend=stamps_ns[:1] - 1) > 0
-        return Series(stamps_ns[new], received_ns[new], values[new], int((~new).sum()))
-
-    def _require_set(self, stamps_ns: Stamps) -> None:
+        values = np.array(self._values, dtype=np.float64).reshape(len(stamps_ns), -1)
         unset = int((stamps_ns == 0).sum())
         if unset:
             raise DatasetError(
@@ -90,9 +79,6 @@ class SeriesBuilder:
                 "are 0, needed the time of measurement; receive times are no replacement. Let the "
                 "driver timestamp its messages and record again."
             )
-
-    def _require_steady(self, stamps_ns: Stamps, received_ns: Stamps) -> None:
-        """Check that timestamps do not go back and advance as receive times do."""
         steps = np.diff(stamps_ns)
         if (steps < 0).any():
             at = int(np.argmax(steps < 0))
@@ -112,8 +98,7 @@ class SeriesBuilder:
                 f"{_length(received_ns[at + 1] - received_ns[at])} apart: the clock was set while "
                 f"recording. Steps may differ by {CLOCK_JUMP_S:.0f} s; cut the bag there."
             )
-
-    def _require_finite(self, stamps_ns: Stamps, values: Array) -> None:
+        require_short_enough(stamps_ns, self.source)
         # A comparison with NaN is false.
         bad = ~(np.abs(values) <= MAX_ABSOLUTE).all(axis=1)
         if bad.any():
@@ -124,6 +109,8 @@ class SeriesBuilder:
                 f"infinity or more than {MAX_ABSOLUTE:g}); every number must be finite. Remove "
                 "these messages or record again."
             )
+        new = np.diff(stamps_ns, prepend=stamps_ns[:1] - 1) > 0
+        return Series(stamps_ns[new], received_ns[new], values[new], int((~new).sum()))
 
 
 def _length(step_ns: int) -> str:
@@ -190,19 +177,14 @@ def scan(bag: Bag, asked: Topics, rig: Rig, with_imu: bool = True) -> Scanned:
     calibrated = tuple(camera.topic for camera in rig.cameras)
     topics = find_topics(bag, asked, calibrated, with_imu)
     roles = {name: role for role, name in topics.roles().items()}
-    builders = {
-        role: SeriesBuilder(f"{bag.source}, {name}", _WIDTHS.get(role, 0))
-        for name, role in roles.items()
-    }
-    sizes = dict(
-        zip(("left", "right"), (camera.resolution for camera in rig.cameras), strict=False)
-    )
+    builders = {role: SeriesBuilder(f"{bag.source}, {name}") for name, role in roles.items()}
+    sizes = dict(zip(("left", "right"), (c.resolution for c in rig.cameras), strict=False))
     rejected: dict[str, list[str]] = {role: [] for role in ("left", "right") if role in builders}
     for message in bag.messages(list(roles)):
         role = roles[message.topic]
         builder = builders[role]
         if role not in rejected:
-            builder.add(message, *_NUMBERS[role](message))
+            builder.add(message, *_NUMBERS[role](message.content))
             continue
         fault = _image_fault(message, sizes.get(role), first=len(builder) == 0)
         if fault:
@@ -211,9 +193,17 @@ def scan(bag: Bag, asked: Topics, rig: Rig, with_imu: bool = True) -> Scanned:
         else:
             builder.add(message)
     for role, builder in builders.items():
-        faults = rejected.get(role, [])
-        _require_whole(bag.topics[topics.roles()[role]], len(builder) + len(faults), bag.source)
-        _require_mostly_good(faults, len(builder))
+        faults, topic = rejected.get(role, []), bag.topics[topics.roles()[role]]
+        found = len(builder) + len(faults)
+        if found < topic.count:  # a parser may skip damaged messages
+            raise DatasetError(
+                f"{bag.source}: {topic} has {found} readable messages, {topic.count - found} fewer "
+                "than the bag states: it is damaged. Copy it again."
+            )
+        if len(faults) > len(builder):
+            wrong_size = all("the calibration is for" in fault for fault in faults)
+            error = CalibrationError if wrong_size else DatasetError
+            raise error(f"{faults[0]} ({len(faults)} of {found} images.)")
         least = MIN_IMU_SAMPLES if role in ("imu", "gyro", "acc") else 1
         require_count(len(builder), least, builder.source)
     series = {role: builder.series() for role, builder in builders.items()}
@@ -231,57 +221,28 @@ def _image_fault(message: Message, size: tuple[int, int] | None, first: bool) ->
     return fault
 
 
-def _require_mostly_good(faults: list[str], good: int) -> None:
-    """Drop a few unusable images; raise if most of them are unusable."""
-    if len(faults) <= good:
-        return
-    wrong_size = all("the calibration is for" in fault for fault in faults)
-    error = CalibrationError if wrong_size else DatasetError
-    raise error(f"{faults[0]} ({len(faults)} of {len(faults) + good} images.)")
+def _xyz(vector: Any) -> tuple[float, ...]:
+    return vector.x, vector.y, vector.z
 
 
-def _require_whole(topic: Topic, found: int, source: str) -> None:
-    """Compare the number of messages with the bag's index, since a parser may skip damaged ones."""
-    if found < topic.count:
-        raise DatasetError(
-            f"{source}: {topic} has {found} readable messages, {topic.count - found} fewer than "
-            "the bag states: it is damaged. Copy it again."
-        )
-
-
-def _rates(message: Message) -> tuple[float, ...]:
-    rate = message.content.angular_velocity
-    return rate.x, rate.y, rate.z
-
-
-def _forces(message: Message) -> tuple[float, ...]:
-    force = message.content.linear_acceleration
-    return force.x, force.y, force.z
-
-
-def _pose(message: Message) -> tuple[float, ...]:
+def _pose(content: Any) -> tuple[float, ...]:
     """Position, quaternion (w x y z) and velocity in the body frame; zero if not stated."""
-    content = message.content
-    velocity: tuple[float, ...] = (0.0, 0.0, 0.0)
     if hasattr(content, "transform"):
         position, turn = content.transform.translation, content.transform.rotation
     else:
-        pose: Any = content.pose
-        pose = getattr(pose, "pose", pose)
+        pose = getattr(content.pose, "pose", content.pose)
         position, turn = pose.position, pose.orientation
-    if hasattr(content, "twist"):
-        linear = content.twist.twist.linear
-        velocity = (linear.x, linear.y, linear.z)
-    return (position.x, position.y, position.z, turn.w, turn.x, turn.y, turn.z, *velocity)
+    velocity = _xyz(content.twist.twist.linear) if hasattr(content, "twist") else (0.0, 0.0, 0.0)
+    return (*_xyz(position), turn.w, *_xyz(turn), *velocity)
 
 
-_NUMBERS: dict[str, Callable[[Message], tuple[float, ...]]] = {
-    "imu": lambda message: (*_rates(message), *_forces(message)),
-    "gyro": _rates,
-    "acc": _forces,
+_NUMBERS: dict[str, Callable[[Any], tuple[float, ...]]] = {
+    "imu": lambda content: (*_xyz(content.angular_velocity), *_xyz(content.linear_acceleration)),
+    "gyro": lambda content: _xyz(content.angular_velocity),
+    "acc": lambda content: _xyz(content.linear_acceleration),
     "truth": _pose,
 }
-_WIDTHS = {"imu": 6, "gyro": 3, "acc": 3, "truth": 10}
+"""Numbers that are kept of a message, by role of its topic."""
 
 
 def _imu_samples(scanned: Scanned, source: str) -> tuple[ImuSamples, list[str]]:
@@ -331,18 +292,10 @@ def _truth(truth: Series, scanned: Scanned, path: Path) -> GroundTruth:
         norms, lambda row: f"{source}, timestamp {truth.stamps_ns[row]} ns", "Record them again."
     )
     R_w_b = rotations_from_quat_wxyz(truth.values[:, 3:7])
-    v_b = truth.values[:, 7:10]
-    unknown = np.full((len(norms), 3), np.nan)
+    poses = GroundTruth.of_poses(truth.stamps_ns, stack_poses(R_w_b, truth.values[:, :3]), source)
     # Odometry states velocity in its child frame, the body.
-    v_w = np.einsum("kij,kj->ki", R_w_b, v_b) if v_b.any() else unknown
-    return GroundTruth(
-        stamps_ns=truth.stamps_ns,
-        Ts_w_b=stack_poses(R_w_b, truth.values[:, :3]),
-        v_w=v_w,
-        bias_gyro=unknown,
-        bias_acc=unknown.copy(),
-        source=source,
-    )
+    v_b = truth.values[:, 7:10]
+    return replace(poses, v_w=np.einsum("kij,kj->ki", R_w_b, v_b)) if v_b.any() else poses
 
 
 def _require_one_clock(imu: ImuSamples, cameras_ns: tuple[Stamps, ...], source: str) -> None:

@@ -34,8 +34,7 @@ from maci2.rigs.yaml_files import (
     validate,
 )
 from maci2.sensors.rig_types import Camera, ImuNoise, Rig
-from maci2.sensors.stereo import ImageRecording
-from maci2.sensors.types import GroundTruth, ImuSamples, Recording, TruthCovariance
+from maci2.sensors.types import GroundTruth, ImageRecording, ImuSamples, Recording, TruthCovariance
 from maci2.types import Array, Stamps
 
 _LOG = logging.getLogger(__name__)
@@ -104,16 +103,12 @@ def mav0_of(path: Path) -> Path:
     return path / "mav0" if (path / "mav0").is_dir() else path
 
 
-def recording_name(mav0: Path) -> str:
-    """Name of the sequence; for a folder mav0, that of its parent."""
-    folder = mav0.resolve()
-    return folder.parent.name if folder.name == "mav0" else folder.name
-
-
 def read_euroc(path: Path, rig: Rig | None = None) -> Recording:
     """Open a EuRoC sequence; `rig` replaces its sensor.yaml files."""
     mav0 = mav0_of(path)
-    return _recording(path, read_sensor_yamls(mav0) if rig is None else rig, _read_truths(mav0))
+    if rig is None:
+        rig = read_camera_yamls(mav0, read_imu_noise(mav0 / "imu0" / "sensor.yaml"))
+    return _recording(path, rig, _read_truths(mav0))
 
 
 def read_tumvi(path: Path, rig: Rig | None = None) -> Recording:
@@ -137,12 +132,13 @@ def read_folder_images(path: Path, rig: Rig) -> ImageRecording:
     """Timestamps and names of the images of cam0, cam1, ...; none without camera folders."""
     mav0 = mav0_of(path)
     lists = [_image_list(folder) for folder in camera_folders(mav0)]
-    stamps_ns = tuple(stamps for stamps, _ in lists)
+    # A folder mav0 has the name of the sequence above it.
+    folder = mav0.resolve()
     return ImageRecording(
-        name=recording_name(mav0),
-        path=path,
-        rig=rig,
-        camera_stamps_ns=stamps_ns,
+        folder.parent.name if folder.name == "mav0" else folder.name,
+        path,
+        rig,
+        camera_stamps_ns=tuple(stamps_ns for stamps_ns, _ in lists),
         image_names=tuple(names for _, names in lists),
     )
 
@@ -150,20 +146,14 @@ def read_folder_images(path: Path, rig: Rig) -> ImageRecording:
 def read_imu_csv(path: Path) -> ImuSamples:
     """Gyroscope [rad/s] and accelerometer [m/s^2], in this order."""
     table = read_table(path, "IMU samples", IMU_COLUMNS, {}, least=MIN_IMU_SAMPLES)
-    return ImuSamples(
-        stamps_ns=table.stamps_ns,
-        gyro=table.stack("wx", "wy", "wz"),
-        acc=table.stack("ax", "ay", "az"),
-        source=str(path),
-    )
+    return ImuSamples(table.stamps_ns, table.vector("w"), table.vector("a"), str(path))
 
 
 def _image_list(folder: Path) -> tuple[Stamps, dict[int, str]]:
     """Timestamps and unusual names of a camera's images, from data.csv or from the files."""
     data = folder / "data"
     if not (folder / "data.csv").is_file() and data.is_dir() and image_files(data):
-        images = read_image_names(data)
-        return images.stamps_ns, images.names
+        return read_image_names(data)
     table = read_table(folder / "data.csv", "timestamps of images", {}, {}, FILE_COLUMN, least=1)
     names = zip(table.stamps_ns.tolist(), table.texts.get("file", []), strict=False)
     unusual = {stamp_ns: name for stamp_ns, name in names if name not in ("", f"{stamp_ns}.png")}
@@ -178,26 +168,15 @@ def camera_folders(mav0: Path) -> list[Path]:
 def read_truth_csv(path: Path) -> GroundTruth:
     """Poses (quaternion w x y z), with velocity and biases if the file has them, otherwise NaN."""
     table = read_table(path, "ground truth", POSE_COLUMNS, STATE_COLUMNS)
-    quat_wxyz = table.stack("qw", "qx", "qy", "qz")
+    quat_wxyz = table.vector("q", "wxyz")
     require_unit_quaternions(
         np.linalg.norm(quat_wxyz, axis=1),
         lambda row: f"{path}, line {table.lines[row]}",
         "Check that the columns are in the order w, x, y, z.",
     )
-    R_w_b = rotations_from_quat_wxyz(quat_wxyz)
-    return GroundTruth(
-        stamps_ns=table.stamps_ns,
-        Ts_w_b=stack_poses(R_w_b, table.stack("px", "py", "pz")),
-        v_w=table.stack("vx", "vy", "vz"),
-        bias_gyro=table.stack("bwx", "bwy", "bwz"),
-        bias_acc=table.stack("bax", "bay", "baz"),
-        source=str(path),
-    )
-
-
-def read_sensor_yamls(mav0: Path) -> Rig:
-    """Calibration from the sensor.yaml of the IMU and of every camera."""
-    return read_camera_yamls(mav0, read_imu_noise(mav0 / "imu0" / "sensor.yaml"))
+    Ts_w_b = stack_poses(rotations_from_quat_wxyz(quat_wxyz), table.vector("p"))
+    v_w, bias_gyro, bias_acc = table.vector("v"), table.vector("bw"), table.vector("ba")
+    return GroundTruth(table.stamps_ns, Ts_w_b, v_w, bias_gyro, bias_acc, str(path))
 
 
 def read_camera_yamls(mav0: Path, noise: ImuNoise) -> Rig:
@@ -259,11 +238,11 @@ def _require_in_body_frame(sensor: _Sensor, path: Path) -> None:
     )  # fmt: skip
 
 
-def _rows(sensor: _Sensor, path: Path) -> list[list[float]]:
+def _rows(sensor: _Sensor, path: Path) -> Array:
     data = sensor.T_BS.data
     if len(data) != 16:
         raise DatasetError(f"{path}: T_BS.data has {len(data)} numbers, needed 16.")
-    return [data[4 * i : 4 * i + 4] for i in range(4)]
+    return np.reshape(data, (4, 4))
 
 
 def calibration_folder(mav0: Path) -> Path:
@@ -292,27 +271,25 @@ def write_euroc(recording: Recording, folder: Path) -> None:
             f"{stamped}; needed one array of timestamps for each camera."
         )
     with whole_folder(folder) as temporary:
-        _write_sensors(recording, temporary / "mav0")
+        for name, text in _files(recording).items():
+            write_atomically(temporary / "mav0" / name, text)
 
 
-def _write_sensors(recording: Recording, mav0: Path) -> None:
-    imu = recording.imu
+def _files(recording: Recording) -> dict[str, str]:
+    """Text of each file below mav0."""
+    imu, rig = recording.imu, recording.rig
     samples = np.hstack([imu.gyro, imu.acc])
-    write_atomically(
-        mav0 / "imu0" / "data.csv", _csv("#timestamp [ns]", imu.stamps_ns, samples, "w", "a")
-    )
-    write_atomically(mav0 / "imu0" / "sensor.yaml", _yaml(_imu_description(recording.rig.imu)))
-    cameras = zip(recording.rig.cameras, recording.camera_stamps_ns, strict=True)
-    for index, (camera, stamps_ns) in enumerate(cameras):
-        folder = mav0 / f"cam{index}"
-        names = ["#timestamp [ns],filename\n", *(f"{at},{at}.png\n" for at in stamps_ns.tolist())]
-        description = _camera_description(camera)
-        if recording.rig.exact:
-            description["calibration"] = "exact"
-        write_atomically(folder / "data.csv", "".join(names))
-        write_atomically(folder / "sensor.yaml", _yaml(description))
-    for name, truth in recording.truths.items():
-        write_atomically(mav0 / name / "data.csv", truth_csv(truth))
+    files = {
+        "imu0/data.csv": _csv("#timestamp [ns]", imu.stamps_ns, samples, "w", "a"),
+        "imu0/sensor.yaml": _yaml(_imu_description(rig.imu)),
+    }
+    for index, camera in enumerate(rig.cameras):
+        stamps_ns = recording.camera_stamps_ns[index].tolist()
+        names = ["#timestamp [ns],filename\n", *(f"{at},{at}.png\n" for at in stamps_ns)]
+        exact = {"calibration": "exact"} if rig.exact else {}
+        files[f"cam{index}/data.csv"] = "".join(names)
+        files[f"cam{index}/sensor.yaml"] = _yaml(_camera_description(camera) | exact)
+    return files | {f"{name}/data.csv": truth_csv(t) for name, t in recording.truths.items()}
 
 
 def truth_csv(truth: GroundTruth) -> str:

@@ -24,9 +24,9 @@ from maci2.datasets.images import (
 )
 from maci2.errors import CalibrationError, DatasetError, ImageError
 from maci2.files import read_bytes
-from maci2.sensors.stereo import MAX_PAIR_SKEW_NS, Frames, HasImages, Image, pair_stamps
-from maci2.sensors.types import BagImages
-from maci2.types import NS, Stamps
+from maci2.sensors.stereo import MAX_PAIR_SKEW_NS, Frames, Image, pair_stamps
+from maci2.sensors.types import ImageRecording
+from maci2.types import NS
 
 MAX_IMAGE_BYTES = 1 << 28
 
@@ -37,7 +37,7 @@ AHEAD_NS = NS
 """Distance beyond which an image is looked up instead of reached by reading on [ns]."""
 
 
-def stereo_frames(recording: HasImages) -> Frames:
+def stereo_frames(recording: ImageRecording) -> Frames:
     """Stereo pairs of a recording in a folder or bag; images are read on demand.
 
     Args:
@@ -67,9 +67,7 @@ def stereo_frames(recording: HasImages) -> Frames:
     resolution = recording.rig.cameras[0].resolution
     unpaired = len(left_ns) + len(right_ns) - 2 * len(left)
     if recording.bag is not None:
-        # Messages are found by the timestamps of their headers.
-        headers_ns = [left_ns - recording.camera_shift_ns, right_ns - recording.camera_shift_ns]
-        bag = _BagReader(recording.bag, (left, right), headers_ns, resolution)
+        bag = _BagReader(recording, (left, right))
         return Frames(left_ns[left], bag.source, resolution, unpaired, bag.read, bag.close)
     left_files, right_files = image_paths(recording, 0), image_paths(recording, 1)
     files = [[left_files[i] for i in left], [right_files[i] for i in right]]
@@ -83,7 +81,7 @@ def stereo_frames(recording: HasImages) -> Frames:
     )
 
 
-def _require_two_cameras(recording: HasImages) -> None:
+def _require_two_cameras(recording: ImageRecording) -> None:
     """Raise unless there are images and calibrations of two cameras."""
     bag, calibrated = recording.bag, len(recording.rig.cameras)
     if bag is None:
@@ -107,14 +105,14 @@ def _require_two_cameras(recording: HasImages) -> None:
         )
 
 
-def image_folders(recording: HasImages) -> list[Path]:
+def image_folders(recording: ImageRecording) -> list[Path]:
     """Folder of the images of each camera."""
     if recording.image_folders:
         return list(recording.image_folders)
     return [folder / "data" for folder in camera_folders(mav0_of(recording.path))]
 
 
-def image_paths(recording: HasImages, camera: int) -> list[Path]:
+def image_paths(recording: ImageRecording, camera: int) -> list[Path]:
     """Image files of one camera of a folder, one per timestamp."""
     data = image_folders(recording)[camera]
     names = recording.image_names[camera] if camera < len(recording.image_names) else {}
@@ -187,62 +185,53 @@ def _require_calibrated_size(
         )
 
 
-class _Cursor:
-    """Cursor over the messages of one topic; it reads on when going forward."""
+class _BagReader:
+    """Images of a bag by camera and index of the pair; none is kept in memory."""
 
-    def __init__(self, bag: Bag, topic: str) -> None:
-        self._bag, self._topic = bag, topic
-        self._stream: Iterator[Message] = iter(())
-        self._last_ns = -AHEAD_NS
+    def __init__(
+        self, recording: ImageRecording, pairs: tuple[NDArray[np.intp], NDArray[np.intp]]
+    ) -> None:
+        assert recording.bag is not None
+        self.source = str(recording.bag.paths[0])
+        self._recording, self._images, self._pairs = recording, recording.bag, pairs
+        self._bag: Bag | None = None
+        self._streams: dict[int, Iterator[Message]] = {}
+        self._last_ns: dict[int, int] = {}
 
-    def find(self, received_ns: int, stamp_ns: int) -> Any:
-        """Message with this receive time and header timestamp; None if there is none."""
-        if not 0 < received_ns - self._last_ns <= AHEAD_NS:
-            self._stream = self._bag.messages([self._topic], received_ns)
-        for message in self._stream:
-            self._last_ns = message.received_ns
+    def read(self, camera: int, index: int) -> Image:
+        """Image; raises ImageError if it cannot be used."""
+        number = self._pairs[camera][index]
+        # Messages are found by the timestamps of their headers.
+        stamps_ns = self._recording.camera_stamps_ns[camera]
+        stamp_ns = int(stamps_ns[number]) - self._recording.camera_shift_ns
+        place = f"{self.source}, {self._images.topics[camera]}, timestamp {stamp_ns} ns"
+        content = self._find(camera, int(self._images.received_ns[camera][number]), stamp_ns)
+        if content is None:
+            raise DatasetError(f"{place}: the image no longer exists; the bag has changed.")
+        image = grey_image(content, place)
+        require_size(image, self._recording.rig.cameras[0].resolution, place)
+        return image
+
+    def _find(self, camera: int, received_ns: int, stamp_ns: int) -> Any:
+        """Message with this receive time and header timestamp, by reading on when going forward;
+        None if there is none."""
+        if self._bag is None:
+            self._bag = Bag(self._images.paths)
+            weakref.finalize(self, self._bag.close)
+        ahead_ns = received_ns - self._last_ns.get(camera, received_ns)
+        if not 0 < ahead_ns <= AHEAD_NS:
+            topic = self._images.topics[camera]
+            self._streams[camera] = self._bag.messages([topic], received_ns)
+        for message in self._streams[camera]:
+            self._last_ns[camera] = message.received_ns
             if message.received_ns > received_ns:
                 return None
             if header_stamp_ns(message.content) == stamp_ns:
                 return message.content
         return None
 
-
-class _BagReader:
-    """Images of a bag by camera and index of the pair; none is kept in memory."""
-
-    def __init__(
-        self,
-        images: BagImages,
-        pairs: tuple[NDArray[np.intp], NDArray[np.intp]],
-        headers_ns: list[Stamps],
-        resolution: tuple[int, int],
-    ) -> None:
-        self.source = str(images.paths[0])
-        self._images, self._pairs, self._headers_ns = images, pairs, headers_ns
-        self._resolution = resolution
-        self._bag: Bag | None = None
-        self._cursors: list[_Cursor] = []
-
-    def read(self, camera: int, index: int) -> Image:
-        """Image; raises ImageError if it cannot be used."""
-        if self._bag is None:
-            self._bag = Bag(self._images.paths)
-            self._cursors = [_Cursor(self._bag, topic) for topic in self._images.topics]
-            weakref.finalize(self, self._bag.close)
-        number = self._pairs[camera][index]
-        stamp_ns = int(self._headers_ns[camera][number])
-        received_ns = int(self._images.received_ns[camera][number])
-        place = f"{self.source}, {self._images.topics[camera]}, timestamp {stamp_ns} ns"
-        content = self._cursors[camera].find(received_ns, stamp_ns)
-        if content is None:
-            raise DatasetError(f"{place}: the image no longer exists; the bag has changed.")
-        image = grey_image(content, place)
-        require_size(image, self._resolution, place)
-        return image
-
     def close(self) -> None:
         """Release the bag's files; the next image opens them again."""
         if self._bag is not None:
             self._bag.close()
-            self._bag, self._cursors = None, []
+            self._bag, self._last_ns = None, {}

@@ -5,8 +5,8 @@ the first and last bytes are checked before.
 """
 
 import re
+import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,11 @@ MAX_PIXELS = 1 << 26
 def image_size(content: bytes) -> tuple[int, int] | None:
     """Width and height of an image from its first bytes; None if they are not an image."""
     if content.startswith(PNG_BEGIN) and len(content) >= 24:
-        return _big(content[16:20]), _big(content[20:24])
+        return struct.unpack_from(">II", content, 16)
     if content.startswith(JPEG_BEGIN):
         return _jpeg_size(content)
     if content.startswith(b"BM") and len(content) >= 26:
-        width, height = (
-            int.from_bytes(content[k : k + 4], "little", signed=True) for k in (18, 22)
-        )
+        width, height = struct.unpack_from("<ii", content, 18)
         # Negative heights are stored from the top.
         return width, abs(height)
     pnm = re.match(rb"P[2356]\s+(?:#[^\n]*\n\s*)*(\d{1,9})\s+(\d{1,9})\s", content)
@@ -113,9 +111,9 @@ def _jpeg_size(content: bytes) -> tuple[int, int] | None:
     """Find the segment that states the size."""
     place = 2
     while place + 9 <= len(content) and content[place] == 0xFF:
-        mark, length = content[place + 1], _big(content[place + 2 : place + 4])
+        mark, length, _, height, width = struct.unpack_from(">BHBHH", content, place + 1)
         if mark in JPEG_SIZE_MARKS:
-            return _big(content[place + 7 : place + 9]), _big(content[place + 5 : place + 7])
+            return width, height
         # A mark may be padded with any number of 0xFF.
         place += 1 if mark == 0xFF else 2 + length
     return None
@@ -125,20 +123,17 @@ def _png_is_intact(content: bytes) -> bool:
     """True if every chunk has the right length and checksum."""
     place = len(PNG_BEGIN)
     while place + 12 <= len(content):
-        end = place + 8 + _big(content[place : place + 4])
+        (length,) = struct.unpack_from(">I", content, place)
+        end = place + 8 + length
         if end + 4 > len(content):
             return False
         body = memoryview(content)[place + 4 : end]
-        if zlib.crc32(body) != _big(content[end : end + 4]):
+        if (zlib.crc32(body),) != struct.unpack_from(">I", content, end):
             return False
         if content[place + 4 : place + 8] == b"IEND":
             return True
         place = end + 4
     return False
-
-
-def _big(number: bytes) -> int:
-    return int.from_bytes(number, "big")
 
 
 _BAYER = {
@@ -178,17 +173,11 @@ def message_fault(content: Any, resolution: tuple[int, int] | None) -> str:
     if hasattr(content, "encoding"):
         size = (int(content.width), int(content.height))
         return _raw_fault(content) or size_fault(size, resolution)
-    head, tail, length = (
-        bytes(content.data[:HEAD_BYTES]),
-        bytes(content.data[-TAIL_BYTES:]),
-        len(content.data),
-    )
-    damage = image_fault(head, tail, length)
-    return (
-        f"{damage}; the message is damaged"
-        if damage
-        else image_fault(head, tail, length, resolution)
-    )
+    head, tail = bytes(content.data[:HEAD_BYTES]), bytes(content.data[-TAIL_BYTES:])
+    damage = image_fault(head, tail, len(content.data))
+    if damage:
+        return f"{damage}; the message is damaged"
+    return image_fault(head, tail, len(content.data), resolution)
 
 
 def _raw_fault(content: Any) -> str:
@@ -251,24 +240,15 @@ RATE_HZ = (0.5, 400.0)
 _TIME = re.compile(r"\d+(?:\.\d+)?")
 
 
-@dataclass(frozen=True)
-class ImageFolder:
-    """Images of one camera in order of time."""
-
-    folder: Path
-    stamps_ns: Stamps
-    names: dict[int, str]
-    """File name of each timestamp."""
-
-
 def image_files(folder: Path) -> list[Path]:
     """Image files of a folder."""
     files = (file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES)
     return sorted(file for file in files if file.is_file())
 
 
-def read_image_names(folder: Path) -> ImageFolder:
-    """Timestamps of all images of a folder; the unit is the one that gives a plausible rate."""
+def read_image_names(folder: Path) -> tuple[Stamps, dict[int, str]]:
+    """Timestamps of all images of a folder, and their file names by timestamp; the unit is the one
+    that gives a plausible rate."""
     files = image_files(folder)
     texts = [_time_in(file) for file in files]
     values = np.array([float(text) for text in texts])
@@ -288,7 +268,7 @@ def read_image_names(folder: Path) -> ImageFolder:
         k = int(order[twice[0] + 1])
         raise DatasetError(f"{files[k]}: another image has the same timestamp; remove one of them.")
     names = {int(stamp_ns): files[k].name for stamp_ns, k in zip(stamps_ns, order, strict=True)}
-    return ImageFolder(folder, stamps_ns, names)
+    return stamps_ns, names
 
 
 def _time_in(file: Path) -> str:

@@ -29,8 +29,7 @@ from maci2.rigs import NOTHING_GIVEN, Given, complete, read_any_rig
 from maci2.rigs.parts import ASSUMED_NOISE, RigParts, assemble
 from maci2.sensors.corrections import Clock, on_imu_clock, with_intrinsics_applied
 from maci2.sensors.rig_types import Rig
-from maci2.sensors.stereo import HasImages, ImageRecording
-from maci2.sensors.types import Recording
+from maci2.sensors.types import ImageRecording, Recording
 from maci2.sensors.validation import require_plausible_rig
 from maci2.validation import as_path, require_type
 
@@ -170,7 +169,7 @@ def open_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
 
 def open_images(
     path: Path, rig_path: str | Path | None = None, topics: str = "", given: Given = NOTHING_GIVEN
-) -> HasImages:
+) -> ImageRecording:
     """Open the images of a recording and the calibration of its cameras, with timestamps on the
     camera's clock.
 
@@ -194,7 +193,7 @@ def open_images(
     return images_with(path, rig, topics)
 
 
-def images_with(path: Path, rig: Rig, topics: str = "") -> HasImages:
+def images_with(path: Path, rig: Rig, topics: str = "") -> ImageRecording:
     """Open the images of a recording with a rig that is already known or has no camera."""
     if camera_folders(mav0_of(path)):
         return read_folder_images(path, rig)
@@ -252,14 +251,13 @@ def read_plain(path: Path, rig: Rig, columns: str = "") -> Recording:
 def read_plain_images(path: Path, rig: Rig) -> ImageRecording:
     """Images of a folder."""
     folders = camera_image_folders(path) if path.is_dir() else []
-    cameras = [read_image_names(folder) for folder in folders]
-    stamps_ns = tuple(camera.stamps_ns for camera in cameras)
+    lists = [read_image_names(folder) for folder in folders]
     return ImageRecording(
-        name=path.stem,
-        path=path,
-        rig=rig,
-        camera_stamps_ns=stamps_ns,
-        image_names=tuple(camera.names for camera in cameras),
+        path.stem,
+        path,
+        rig,
+        camera_stamps_ns=tuple(stamps_ns for stamps_ns, _ in lists),
+        image_names=tuple(names for _, names in lists),
         image_folders=tuple(folders),
     )
 

@@ -74,8 +74,7 @@ def read_vbr(path: Path, rig: Rig | None = None, topics: Topics = TOPICS) -> Rec
 
 def _rig(calibration: _Calibration, file: Path) -> Rig:
     """The rig with the IMU as its body."""
-    imu = calibration.imu
-    T_imu_base = se3_inv(_pose(imu, file, "imu"))
+    T_imu_base = se3_inv(_pose(calibration.imu, file, "imu"))
     sensors = {"cam_l": calibration.cam_l, "cam_r": calibration.cam_r}
     cameras = tuple(
         Camera(
@@ -88,8 +87,7 @@ def _rig(calibration: _Calibration, file: Path) -> Rig:
         )
         for key, sensor in sensors.items()
     )
-    noise = imu.stated().densities(imu.update_rate)
-    return Rig(cameras, noise, str(file))
+    return Rig(cameras, calibration.imu.stated().densities(calibration.imu.update_rate), str(file))
 
 
 def _truth(poses: Path, calibration: _Calibration, file: Path) -> GroundTruth:
@@ -97,16 +95,9 @@ def _truth(poses: Path, calibration: _Calibration, file: Path) -> GroundTruth:
     trajectory = read_trajectory(poses)
     T_base_lidar = _pose(calibration.lidar, file, "lidar")
     T_base_imu = _pose(calibration.imu, file, "imu")
-    unknown = np.full((len(trajectory), 3), np.nan)
-    return GroundTruth(
-        stamps_ns=trajectory.stamps_ns,
-        # The trajectory's frame is named c by its reader; here it is the LiDAR.
-        Ts_w_b=trajectory.Ts_w_c @ se3_inv(T_base_lidar) @ T_base_imu,
-        v_w=unknown,
-        bias_gyro=unknown.copy(),
-        bias_acc=unknown.copy(),
-        source=str(poses),
-    )
+    # The trajectory's frame is named c by its reader; here it is the LiDAR.
+    Ts_w_b = trajectory.Ts_w_c @ se3_inv(T_base_lidar) @ T_base_imu
+    return GroundTruth.of_poses(trajectory.stamps_ns, Ts_w_b, str(poses))
 
 
 def _pose(sensor: _Sensor, file: Path, key: str) -> Array:

@@ -2,7 +2,8 @@
 free parameters.
 
 Read in this order: `problem` (unknowns and measurements), `factors` (residuals and derivatives),
-`normal_equations` and `solver`, then what builds a problem: `initialize`, `calibrate`, `smoother`.
+`normal_equations` and `solver`, then what builds a problem: `initial_guess` and `initialize`,
+`calibrate`, `smoother`.
 """
 
 from maci2.estimator.calibrate import MountingPrior, solve_from_nothing

@@ -12,20 +12,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
-from maci2.errors import MeasurementError
-from maci2.estimator.camera_imu import (
+from maci2.estimator.initial_guess import (
     OFFSET_STD_S,
+    RotationAlignment,
+    align_rotations,
+    lever_arm,
+    on_imu_clock,
+    rotation_from_rates,
+    start_values,
+)
+from maci2.estimator.initialize import (
     Solved,
     camera_motions,
-    on_imu_clock,
+    determined_covariance,
+    free_with_prior,
     solve_motion,
     with_loss,
 )
-from maci2.estimator.initialize import lever_arm, start_values
 from maci2.estimator.outliers import MotionChoice, choose_motions
 from maci2.estimator.problem import (
-    BIAS_ACC,
-    BIAS_GYRO,
     CAMERA,
     CAMERA_CLOCK,
     GRAVITY_NORM,
@@ -33,23 +38,16 @@ from maci2.estimator.problem import (
     SHARED,
     STATE,
     Free,
-    GaussianPrior,
     Loss,
     Problem,
     Shared,
     SolverConfig,
-    States,
     shared_parameters,
 )
 from maci2.estimator.results import CalibrationStage, Posterior, first_camera_guess
-from maci2.estimator.rotation_alignment import (
-    RotationAlignment,
-    align_rotations,
-    rotation_from_rates,
-)
-from maci2.estimator.solver import Covariance, Solution, SolverOptions, covariance, solve
+from maci2.estimator.solver import SolverOptions, solve
 from maci2.geometry.se3 import se3, se3_adj, se3_inv, se3_log
-from maci2.imu import ImuMeasurements, Preintegrated, preintegrate
+from maci2.imu import ImuMeasurements, preintegrate
 from maci2.types import NS, Array, Mat4
 
 if TYPE_CHECKING:
@@ -127,8 +125,14 @@ def _solved(
     pre = preintegrate(imu, vision.stamps_ns, rough.bias_gyro, prior.mean_acc, config.rule)
     aligned = align_rotations(pre, vision, rough.R_b_c, prior, True)
 
-    solutions = []
-    for start in _rotations_to_try(imu, vision, pre, aligned, mounting):
+    # Rotations decide, or a prior; else accelerations may still distinguish ways to mount a camera.
+    starts, solutions = [aligned], []
+    if np.isfinite(mounting.std[3:]).all():
+        R_b_c = np.ascontiguousarray(mounting.T_b_c[:3, :3])
+        starts = [align_rotations(pre, vision, R_b_c, prior, False)]
+    elif np.linalg.eigvalsh(aligned.cov[3:6, 3:6])[-1] >= ROTATION_KNOWN**2:
+        starts = [align_rotations(pre, vision, R, prior, True) for R in AXIS_ROTATIONS]
+    for start in starts:
         T_b_c = se3(start.R_b_c, lever_arm(pre, vision, start.R_b_c, prior))
         guess = first_camera_guess(
             *start_values(pre, vision, T_b_c, config.gravity_norm),
@@ -136,73 +140,40 @@ def _solved(
             prior.mean_acc,
             T_b_c,
         )
-        problem = calibration_problem(imu, vision, *guess, mounting, config, offset_s)
+        problem = calibration_problem(imu, vision, guess[1], mounting, config, offset_s)
         options = SolverOptions(max_iterations=config.max_iterations)
         solutions.append(solve_motion(problem, *guess, offset_s, config.robust, options))
     return min(solutions, key=lambda s: (not s.solution.converged, s.first.cost)), aligned
 
 
-def _rotations_to_try(
-    imu: ImuMeasurements,
-    vision: "RelativePoses",
-    pre: Preintegrated,
-    aligned: RotationAlignment,
-    mounting: MountingPrior,
-) -> list[RotationAlignment]:
-    """One initial guess where rotations decide, or a prior; else one for each way the camera may be
-    mounted, since accelerations may still distinguish them."""
-    if np.isfinite(mounting.std[3:]).all():
-        R_b_c = np.ascontiguousarray(mounting.T_b_c[:3, :3])
-        return [align_rotations(pre, vision, R_b_c, imu.bias_prior, False)]
-    if np.sqrt(np.linalg.eigvalsh(aligned.cov[3:6, 3:6])[-1]) < ROTATION_KNOWN:
-        return [aligned]
-    return [align_rotations(pre, vision, R, imu.bias_prior, True) for R in AXIS_ROTATIONS]
-
-
 def calibration_problem(
     imu: ImuMeasurements,
     vision: "RelativePoses",
-    states: States,
     shared: Shared,
     mounting: MountingPrior,
     config: SolverConfig,
     offset_s: float = 0.0,
 ) -> Problem:
     """All keyframes, connected by IMU and camera; extrinsics, gravity and whatever else is free
-    shared."""
-    free = Free(
-        gravity=True,
-        camera=True,
-        scale=vision.std_scale > 0.0,
-        camera_clock=config.estimate_time_offset,
-    )
-    prior = imu.bias_prior
-    std = np.full(STATE + SHARED, np.inf)
-    std[BIAS_GYRO], std[BIAS_ACC] = prior.std_gyro, prior.std_acc
-    std[STATE:][CAMERA] = mounting.std
-    if free.scale:
-        std[STATE + SCALE] = vision.std_scale
-    if free.camera_clock:
-        std[STATE + CAMERA_CLOCK] = OFFSET_STD_S
+    shared, as they are in the initial guess."""
+    std = np.zeros(SHARED)
+    std[CAMERA], std[SCALE] = mounting.std, vision.std_scale
+    std[CAMERA_CLOCK] = OFFSET_STD_S * config.estimate_time_offset
     T_b_c = mounting.T_b_c
     if not np.isfinite(mounting.std[3:]).any():
         # A twist from far away is no lever arm: count from the rotation at hand.
         T_b_c = se3(np.ascontiguousarray(shared.T_b_c[:3, :3]), T_b_c[:3, 3])
-    mean = shared_parameters(
-        shared.R_w_g,
-        T_b_c,
-        gravity_norm=float(shared.scalars[GRAVITY_NORM]),
-        camera_clock_s=-offset_s,
-    )
-    biases = States(states.Ts_w_b[:1], states.v_w[:1], prior.mean_gyro[None], prior.mean_acc[None])
+    norm = float(shared.scalars[GRAVITY_NORM])
+    nominal = shared_parameters(shared.R_w_g, T_b_c, gravity_norm=norm, camera_clock_s=-offset_s)
+    free, prior = free_with_prior(imu.bias_prior, nominal, std, Free(gravity=True))
     return Problem(
         imu,
         vision.stamps_ns,
         max(imu.walk_gyro, LEAST_WALK_GYRO),
         max(imu.walk_acc, LEAST_WALK_ACC),
         free,
-        camera_motions(vision, all_of_them=False),
-        priors=(GaussianPrior(0, biases, mean, np.diag(std**-2.0)),),
+        (camera_motions(vision, np.flatnonzero(vision.measured)),),
+        priors=(prior,),
         first_pose_fixed=True,
     )
 
@@ -225,19 +196,11 @@ def measured_scale(vision: "RelativePoses", solved: Solved) -> tuple[float, floa
         priors=(replace(prior, info=prior.info + info),),
     )
     again = solve(with_loss(problem, Loss()), solved.solution.states, solved.solution.shared)
-    cov = calibration_covariance(again) if again.converged else None
+    cov = determined_covariance(again) if again.converged else None
     if cov is None:
         return None
     scale = float(np.exp(again.shared.scalars[SCALE]))
     return scale, scale * float(np.sqrt(cov.shared[SCALE, SCALE]))
-
-
-def calibration_covariance(solution: Solution) -> Covariance | None:
-    """Covariances; None where some direction is not determined at all."""
-    try:
-        return covariance(solution)
-    except MeasurementError:
-        return None
 
 
 def frame_covariance(std_frame: tuple[float, float], T_b_c: Array) -> Array:
@@ -268,10 +231,9 @@ def calibration_progress(solved: Solved, frame: Array) -> tuple[CalibrationStage
     ends = [
         int(np.searchsorted(stamps_ns, stamps_ns[0] + i * stage_s * NS, "right")) for i in counts
     ]
-    stages = [_stage(solved, n, frame) for n in ends if 4 <= n < len(stamps_ns)]
-    return tuple(
-        stage for stage in (*stages, _stage(solved, len(stamps_ns), frame)) if stage is not None
-    )
+    ends = [n for n in ends if 4 <= n < len(stamps_ns)]
+    stages = [_stage(solved, n, frame) for n in (*ends, len(stamps_ns))]
+    return tuple(stage for stage in stages if stage is not None)
 
 
 def _stage(solved: Solved, n: int, frame: Array) -> CalibrationStage | None:
@@ -285,7 +247,7 @@ def _stage(solved: Solved, n: int, frame: Array) -> CalibrationStage | None:
     solution = solve(
         problem, whole.states.part(slice(n)), whole.shared, SolverOptions(max_rounds=2)
     )
-    cov = calibration_covariance(solution) if solution.converged else None
+    cov = determined_covariance(solution) if solution.converged else None
     if cov is None:
         return None
     seconds = float(problem.stamps_ns[-1] - problem.stamps_ns[0]) / NS

@@ -1,33 +1,36 @@
 """Initialization from a short window (the paper's Fig. 4, both workflows), before its verdict:
 rotations and gyroscope bias (Eq. 8), closed form, joint optimization (Eq. 9), outliers.
 
-Position rows give each velocity as a function of gravity; put into the velocity rows they leave,
-for two neighbouring steps,
+Initialization and calibration are one problem with different free parameters, solved by
+`solve_motion`. An assumption that the solution shows not to hold is replaced, and the solution goes
+on from where it was:
 
-    u_k+1 - u_k - R_k beta_k = (dt_k + dt_k+1) / 2 g,    u_k = (p_k+1 - p_k - R_k alpha_k) / dt_k
-
-so gravity is a mean, and with an unknown lever arm a small least-squares problem.
+    clock of the camera moved       keyframes are moved to their new instants
+    a relative pose is an outlier   robust losses, which come after squares where scale or clock are
+                                    free: an error of these makes every pose look like an outlier
+    chi-square too large            measurements are noisier than stated and are weighed down;
+                                    priors, which nothing has contradicted, keep their weight
 """
 
 import time
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
 from maci2.errors import MeasurementError
-from maci2.estimator.camera_imu import (
-    HUBER,
+from maci2.estimator.factors import IMU, IMU_TAIL, places, vertical_factor
+from maci2.estimator.initial_guess import (
+    LARGEST_OFFSET_S,
     OFFSET_STD_S,
-    Solved,
-    camera_motions,
+    RotationAlignment,
+    align_rotations,
     on_imu_clock,
-    solve_motion,
-    with_loss,
+    start_values,
 )
-from maci2.estimator.factors import IMU, IMU_TAIL, Spans, places, vertical_factor
-from maci2.estimator.measurements import integrate_spans, with_motion_only
+from maci2.estimator.measurements import Measurements, Spans, integrate_spans, with_motion_only
 from maci2.estimator.outliers import (
     choose_motions,
     inlier_poses,
@@ -37,15 +40,15 @@ from maci2.estimator.outliers import (
     without,
 )
 from maci2.estimator.problem import (
-    BIAS_ACC,
-    BIAS_GYRO,
     CAMERA,
     CAMERA_CLOCK,
+    MOTION,
     SCALE,
     SHARED,
-    STATE,
+    CameraMotions,
     Free,
     GaussianPrior,
+    Indices,
     Loss,
     Problem,
     Shared,
@@ -60,22 +63,43 @@ from maci2.estimator.results import (
     first_camera_guess,
     state_and_posterior,
 )
-from maci2.estimator.rotation_alignment import RotationAlignment, align_rotations
-from maci2.estimator.solver import Covariance, Solution, SolverOptions, covariance, evaluated
-from maci2.geometry.se3 import se3, se3_inv, se3_mul
-from maci2.geometry.so3 import product, product_t
-from maci2.imu import (
-    BiasPrior,
-    ImuMeasurements,
-    Preintegrated,
-    integrate_between,
-    require_samples,
+from maci2.estimator.solver import (
+    Covariance,
+    Solution,
+    SolverOptions,
+    camera_squares,
+    covariance,
+    evaluated,
+    solve,
 )
-from maci2.jit import kernel
-from maci2.types import Array, Mask, Stamps
+from maci2.geometry.gaussian import chi2_quantile
+from maci2.geometry.se3 import se3
+from maci2.imu import BiasPrior, ImuMeasurements, integrate_between, require_samples
+from maci2.types import NS, Array, Mask, Stamps
 
 if TYPE_CHECKING:
     from maci2.vision import RelativePoses
+
+VISUAL_LIMIT = chi2_quantile(6, 0.999) ** 0.5
+"""Root of the 99.9 % quantile of chi-square with 6 degrees of freedom: a visual residual beyond it
+is more likely an outlier than noise."""
+
+HUBER = Loss("huber", VISUAL_LIMIT)
+
+CHI2_LEVEL = 0.999
+"""Quantile of chi-square above which the stated noise is too small."""
+
+SETTLED = 1.05
+"""Chi-square per degree of freedom below which weights are no longer changed."""
+
+MAX_ROUNDS = 16
+"""Largest number of changed assumptions."""
+
+REANCHOR_ABOVE_S = 3e-4
+"""Change of the time offset [s] after which keyframes are moved to their new times: up to here,
+constant rate and force extrapolate to a microradian. A change within the offset's standard
+deviation moves none: where the motion hardly determines an offset, other samples give another one,
+and keyframes would follow their noise without end."""
 
 RELINEARIZE_ABOVE = 1e-7
 """Second-order error of the bias correction [rad] above which samples are integrated again: a
@@ -91,6 +115,57 @@ then taken as stated, and the pull against this prior measures the offset."""
 TEST_DECREMENT = 0.04
 """Decrease of the cost at which a solution ends that only tests stated constants: no unknown moves
 by more than a fifth of a standard deviation."""
+
+
+class Solved(NamedTuple):
+    """A solved motion."""
+
+    solution: Solution
+    offset_s: float
+    """Time on the IMU's clock less time on the camera's, as far as states have been moved by it
+    [s]; the clock of the solution is the rest."""
+
+    first: Solution
+    """The solution with the noise as stated."""
+
+    iterations: int
+    solves: int
+    inflation: float
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """(n,) keyframes on the IMU's clock."""
+        rest_s = float(self.solution.shared.scalars[CAMERA_CLOCK])
+        stamps_ns = self.solution.problem.stamps_ns
+        return stamps_ns if rest_s == 0.0 else stamps_ns + round(rest_s * NS)
+
+    def answer(
+        self, imu: ImuMeasurements, exactly: bool = False
+    ) -> tuple[VIState, Posterior | None, SolveReport]:
+        """State, its covariance and the outcome of the optimization, with scale and time offset
+        where they were free; `exactly` as in `covariance`."""
+        solution, free = self.solution, self.solution.problem.free
+        posterior = determined_covariance(solution, exactly)
+        scalars = solution.shared.scalars
+        scale, std_scale, std_offset_s = float(np.exp(scalars[SCALE])), np.nan, np.nan
+        if posterior is not None and (free.scale or free.camera_clock):
+            cov = posterior.of(slice(SCALE, CAMERA_CLOCK + 1))
+            std_scale, std_offset_s = scale * float(cov[0, 0] ** 0.5), float(cov[1, 1] ** 0.5)
+        offset_s = self.offset_s + float(scalars[CAMERA_CLOCK])
+        report = SolveReport(
+            solution.converged,
+            self.first.cost,
+            solution.dof,
+            self.iterations,
+            0.0,
+            self.inflation,
+            scale=scale if free.scale else None,
+            std_scale=std_scale if free.scale else None,
+            time_offset_s=offset_s if free.camera_clock else None,
+            std_time_offset_s=std_offset_s if free.camera_clock else None,
+            solves=self.solves,
+        )
+        return *state_and_posterior(solution, posterior, imu, self.stamps_ns), report
 
 
 class SolvedWindow(NamedTuple):
@@ -127,19 +202,13 @@ def solve_window(
 ) -> SolvedWindow:
     """Gravity, velocities, biases and poses of a window, before its verdict."""
     began = time.perf_counter()
-    vision, offset_s = on_imu_clock(imu, vision, config)
-    choice = choose_motions(imu, vision, T_b_c, config) if any(vision.motions) else None
-    vision = choice.vision if choice else vision
-    solved = _solve(imu, vision, T_b_c, config, offset_s)
+    vision, offset_s = on_imu_clock(imu, vision, config, T_b_c[:3, :3])
+    choice = choose_motions(imu, vision, T_b_c, config)
+    solved = _solve(imu, choice.vision, T_b_c, config, offset_s)
     if config.robust and suspicious(solved.report):
-        inliers = inlier_poses(imu, vision, T_b_c, config)
-        again = _solve(imu, without(vision, inliers), T_b_c, config, offset_s)
-        total = solved.report.solves + again.report.solves
-        if resolved(solved.report, again.report, inliers, vision.measured):
-            solved = again.with_rejected(inliers, vision)
-        solved = solved._replace(report=replace(solved.report, solves=total))
+        solved = _without_outliers(imu, choice.vision, T_b_c, config, offset_s, solved)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
-    return solved._replace(report=with_choice(report, choice) if choice else report)
+    return solved._replace(report=with_choice(report, choice))
 
 
 def _solve(
@@ -149,28 +218,8 @@ def _solve(
     config: SolverConfig,
     offset_s: float,
 ) -> SolvedWindow:
-    """Solution without the vertical of earlier samples where the window contradicts it."""
-    solved = _solve_with(imu, vision, T_b_c, config, offset_s)
-    if not solved.report.vertical_rejected:
-        return solved
-    alone = replace(config, tracked_vertical=False)
-    again = _solve_with(imu, vision, T_b_c, alone, offset_s)
-    report = replace(
-        again.report,
-        vertical_chi2=solved.report.vertical_chi2,
-        solves=solved.report.solves + again.report.solves,
-    )
-    return again._replace(report=report)
-
-
-def _solve_with(
-    imu: ImuMeasurements,
-    vision: "RelativePoses",
-    T_b_c: Array,
-    config: SolverConfig,
-    offset_s: float,
-) -> SolvedWindow:
-    """Gyroscope bias from rotations, initial guess in closed form, joint solve (Eq. 9)."""
+    """Gyroscope bias from rotations, initial guess in closed form, joint solve (Eq. 9), without the
+    vertical of earlier samples where the window contradicts it."""
     prior, stamps_ns = imu.bias_prior, vision.stamps_ns
     require_samples(imu, stamps_ns)
     pre = integrate_between(imu, stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule, True)
@@ -181,34 +230,45 @@ def _solve_with(
     spans = integrate_spans(imu, stamps_ns[:-1], stamps_ns[1:], bias, config.rule)
 
     Ts_c0_b, v_b, g_c0 = start_values(spans, vision, T_b_c, config.gravity_norm)
-    states, shared = first_camera_guess(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, T_b_c)
+    guess = first_camera_guess(Ts_c0_b, v_b, g_c0, bias_gyro, prior.mean_acc, T_b_c)
     problem = window_problem(imu, vision, config, offset_s)
     options = SolverOptions(config.max_iterations, reintegrate_above=RELINEARIZE_ABOVE)
     before = with_motion_only(problem, spans)
-    solved = solve_motion(problem, states, shared, offset_s, config.robust, options, before=before)
-    return _result(imu, vision, rotations, solved)
+    solved = solve_motion(problem, *guess, offset_s, config.robust, options, before=before)
 
-
-def _result(
-    imu: ImuMeasurements, vision: "RelativePoses", rotations: RotationAlignment, solved: Solved
-) -> SolvedWindow:
-    cov = window_covariance(solved)
-    state, posterior = state_and_posterior(solved.solution, cov, imu, solved.stamps_ns)
-    report = replace(solved.report(cov), vertical_chi2=_vertical_chi2(solved))
+    state, posterior, report = solved.answer(imu)
+    report = replace(report, vertical_chi2=_vertical_chi2(solved))
+    if report.vertical_rejected:
+        alone = _solve(imu, vision, T_b_c, replace(config, tracked_vertical=False), offset_s)
+        total = report.solves + alone.report.solves
+        report = replace(alone.report, vertical_chi2=report.vertical_chi2, solves=total)
+        return alone._replace(report=report)
     vision = _at(vision, state.stamps_ns)
     return SolvedWindow(vision, vision, rotations, state, posterior, report, solved)
 
 
+def _without_outliers(
+    imu: ImuMeasurements,
+    vision: "RelativePoses",
+    T_b_c: Array,
+    config: SolverConfig,
+    offset_s: float,
+    solved: SolvedWindow,
+) -> SolvedWindow:
+    """The window solved again without relative poses that contradict the IMU, where there are some
+    and that explains the misfit."""
+    inliers = inlier_poses(imu, vision, T_b_c, config)
+    if inliers.all():
+        return solved
+    again = _solve(imu, without(vision, inliers), T_b_c, config, offset_s)
+    total = solved.report.solves + again.report.solves
+    if resolved(solved.report, again.report, inliers, vision.measured):
+        solved = again.with_rejected(inliers, vision)
+    return solved._replace(report=replace(solved.report, solves=total))
+
+
 def _at(vision: "RelativePoses", stamps_ns: Stamps) -> "RelativePoses":
     return vision if vision.stamps_ns is stamps_ns else replace(vision, stamps_ns=stamps_ns)
-
-
-def window_covariance(solved: Solved) -> Covariance | None:
-    """Covariance of a window; None where some direction is not determined at all."""
-    try:
-        return covariance(solved.solution, exactly=False)
-    except MeasurementError:
-        return None
 
 
 def window_problem(
@@ -223,43 +283,31 @@ def window_problem(
     With `T_b_c` the constants of the rig are free, too: extrinsics, which begin there, the scale of
     vision and the time offset.
     """
-    clock_std_s = CLOCK_STD_S if T_b_c is not None else OFFSET_STD_S
+    std, T_b_c0 = np.zeros(SHARED), None
+    std[SCALE], std[CAMERA_CLOCK] = vision.std_scale, OFFSET_STD_S * config.estimate_time_offset
+    if T_b_c is not None:
+        # A rotation about which nothing is known lies within half a turn.
+        std[CAMERA] = np.repeat([UNKNOWN.lever_m, np.pi], 3)
+        std[SCALE], std[CAMERA_CLOCK] = vision.std_scale or ANY_SCALE, CLOCK_STD_S
+        T_b_c0 = se3(np.ascontiguousarray(T_b_c[:3, :3]), np.zeros(3))
+    nominal = shared_parameters(
+        T_b_c=T_b_c0, gravity_norm=config.gravity_norm, camera_clock_s=-offset_s
+    )
     free = Free(
         gravity=True,
         gravity_norm=not config.gravity_on_sphere,
-        camera=T_b_c is not None,
-        scale=T_b_c is not None or vision.std_scale > 0.0,
-        camera_clock=T_b_c is not None or config.estimate_time_offset,
         bias_gyro=config.estimate_gyro_bias,
         bias_acc=config.estimate_acc_bias,
     )
-    prior, info = imu.bias_prior, np.zeros(STATE + SHARED)
-    if free.bias_gyro:
-        info[BIAS_GYRO] = prior.info_gyro
-    if free.bias_acc:
-        info[BIAS_ACC] = prior.info_acc
-    shared = info[STATE:]
-    if free.scale:
-        shared[SCALE] = (vision.std_scale or ANY_SCALE) ** -2.0
-    if free.camera_clock:
-        shared[CAMERA_CLOCK] = clock_std_s**-2.0
-    if T_b_c is not None:
-        # A rotation about which nothing is known lies within half a turn.
-        shared[CAMERA] = np.repeat([UNKNOWN.lever_m, np.pi], 3) ** -2.0
-    mean = shared_parameters(
-        T_b_c=None if T_b_c is None else se3(np.ascontiguousarray(T_b_c[:3, :3]), np.zeros(3)),
-        gravity_norm=config.gravity_norm,
-        camera_clock_s=-offset_s,
-    )
-    biases = States(np.eye(4)[None], np.zeros((1, 3)), prior.mean_gyro[None], prior.mean_acc[None])
-    stamps_ns = vision.stamps_ns
+    free, prior = free_with_prior(imu.bias_prior, nominal, std, free)
+    first_ns = int(vision.stamps_ns[0])
     return Problem(
         imu,
-        stamps_ns,
+        vision.stamps_ns,
         free=free,
-        camera=camera_motions(vision, all_of_them=True),
-        vertical=imu.vertical_at(int(stamps_ns[0])) if config.tracked_vertical else None,
-        priors=(GaussianPrior(0, biases, mean, np.diag(info)),),
+        camera=(camera_motions(vision, np.arange(len(vision) - 1)),),
+        vertical=imu.vertical_at(first_ns) if config.tracked_vertical else None,
+        priors=(prior,),
         first_pose_fixed=True,
         rule=config.rule,
         imu_weights=(
@@ -267,6 +315,121 @@ def window_problem(
         ),
         longest_span_s=np.inf,
     )
+
+
+def free_with_prior(
+    biases: BiasPrior, nominal: Shared, std: Array, free: Free = Free()
+) -> tuple[Free, GaussianPrior]:
+    """Constants of a camera that are free, and the prior of them and of the first biases.
+
+    `std` (24,) are standard deviations of the shared parameters about the nominal ones: zero takes
+    one as known, infinity says that nothing is.
+    """
+    uncertain = std > 0.0
+    free = replace(
+        free,
+        camera=bool(uncertain[CAMERA].any()),
+        scale=bool(uncertain[SCALE]),
+        camera_clock=bool(uncertain[CAMERA_CLOCK]),
+    )
+    std = np.where(uncertain, std, np.inf)
+    known = np.concatenate([np.full(MOTION, np.inf), biases.std_gyro, biases.std_acc, std])
+    mean_gyro, mean_acc = biases.mean_gyro[None], biases.mean_acc[None]
+    state = States(np.eye(4)[None], np.zeros((1, 3)), mean_gyro, mean_acc)
+    return free, GaussianPrior(0, state, nominal, np.diag(known**-2.0))
+
+
+def camera_motions(vision: "RelativePoses", used: Indices, loss: Loss = Loss()) -> CameraMotions:
+    """Some relative poses as motions over two keyframes each. Those that were not measured have the
+    covariance of any motion."""
+    covs = vision.covs_T_ck_ck1[used]
+    return CameraMotions(used, vision.Ts_ck_ck1[used], covs, loss, checked=True)
+
+
+def solve_motion(
+    problem: Problem,
+    states: States,
+    shared: Shared,
+    offset_s: float,
+    robust: bool,
+    options: SolverOptions,
+    reanchor_above_s: float = REANCHOR_ABOVE_S,
+    before: Measurements | None = None,
+) -> Solved:
+    """Minimize from an initial guess, with keyframes that `offset_s` has been added to already;
+    see the table above. Losses of the problem's motions are chosen here."""
+    squares_first = problem.free.scale or problem.free.camera_clock
+    problem = with_loss(problem, HUBER if robust and not squares_first else Loss())
+    iterations, solves, first = 0, 0, None
+    for _ in range(MAX_ROUNDS):
+        solution = solve(problem, states, shared, options, before)
+        iterations, solves = iterations + solution.iterations, solves + solution.solves
+        states, shared, before = solution.states, solution.shared, None
+        clock_s, cost = float(shared.scalars[CAMERA_CLOCK]), solution.cost
+        outside = abs(offset_s + clock_s) > LARGEST_OFFSET_S
+        if outside or not solution.converged or not np.isfinite(cost):
+            solution = replace(solution, converged=solution.converged and not outside)
+            break
+        if abs(clock_s) > reanchor_above_s and _has_moved(solution, clock_s):
+            problem, shared = _on_moved_clock(problem, shared, clock_s)
+            offset_s += clock_s
+            continue
+        before = solution.measurements
+        squares = camera_squares(before, solution.unknowns)
+        # Where no pose is farther off than noise, the optimum of squares is that of robust losses.
+        is_robust = problem.camera[0].loss.kind != "none"
+        if robust and not is_robust and squares.max(initial=0.0) > VISUAL_LIMIT**2:
+            problem = with_loss(problem, HUBER)
+            continue
+        inflation, dof = problem.inflation, solution.dof
+        first = first or solution
+        if cost <= (_largest_chi2(dof) if inflation == 1.0 else SETTLED * dof):
+            break
+        problem, before = replace(problem, inflation=inflation * cost / dof), None
+    return Solved(solution, offset_s, first or solution, iterations, solves, problem.inflation)
+
+
+def with_loss(problem: Problem, loss: Loss) -> Problem:
+    """The problem with another loss of the camera's motions."""
+    if problem.camera[0].loss == loss:
+        return problem
+    return replace(problem, camera=tuple(replace(stack, loss=loss) for stack in problem.camera))
+
+
+def determined_covariance(solution: Solution, exactly: bool = True) -> Covariance | None:
+    """Covariances, `exactly` as in `covariance`; None where some direction is not determined."""
+    try:
+        return covariance(solution, exactly)
+    except MeasurementError:
+        return None
+
+
+def _has_moved(solution: Solution, clock_s: float) -> bool:
+    """Whether the clock has moved by more than its standard deviation."""
+    cov = determined_covariance(solution, exactly=False)
+    return cov is None or clock_s**2 > float(cov.shared[CAMERA_CLOCK, CAMERA_CLOCK])
+
+
+@lru_cache(maxsize=64)
+def _largest_chi2(dof: int) -> float:
+    return chi2_quantile(dof, CHI2_LEVEL)
+
+
+def _on_moved_clock(problem: Problem, shared: Shared, clock_s: float) -> tuple[Problem, Shared]:
+    """States at later instants; the clock and its priors count from there."""
+    stamps_ns = problem.stamps_ns + round(clock_s * NS)
+    vertical = problem.vertical and problem.imu.vertical_at(int(stamps_ns[0]))
+    priors = tuple(
+        replace(prior, shared=_earlier(prior.shared, clock_s)) for prior in problem.priors
+    )
+    problem = replace(problem, stamps_ns=stamps_ns, vertical=vertical, priors=priors)
+    return problem, _earlier(shared, clock_s)
+
+
+def _earlier(shared: Shared, clock_s: float) -> Shared:
+    scalars = shared.scalars.copy()
+    scalars[CAMERA_CLOCK] -= clock_s
+    return shared._replace(scalars=scalars)
 
 
 def window_at(
@@ -321,9 +484,7 @@ def solve_with_free_constants(
     # Clocks are nearly as stated, and samples may end with the keyframes.
     before = None if spans is None else with_motion_only(problem, spans)
     solved = solve_motion(problem, states, shared, 0.0, False, options, np.inf, before)
-    cov = window_covariance(solved)
-    found, posterior = state_and_posterior(solved.solution, cov, imu, solved.stamps_ns)
-    return found, posterior, solved.report(cov)
+    return solved.answer(imu)
 
 
 def _vertical_chi2(solved: Solved) -> float | None:
@@ -346,129 +507,3 @@ def _vertical_chi2(solved: Solved) -> float | None:
     spread = np.eye(2) - J @ cov.joints(np.zeros(1, dtype=np.int64), False)[0] @ J.T
     squared = float(r @ np.linalg.solve(spread, r))
     return squared / max(1.0, (solution.cost - squared) / max(solution.dof - 2, 1))
-
-
-@kernel
-def chained_poses(Ts_ck_ck1: Array) -> Array:
-    """(n, 4, 4) camera poses T_c0_ck from the n - 1 relative poses."""
-    n = len(Ts_ck_ck1) + 1
-    Ts_c0_c = np.empty((n, 4, 4))
-    T_c0_ck = np.eye(4)
-    for k in range(n):
-        for i in range(4):
-            for j in range(4):
-                Ts_c0_c[k, i, j] = T_c0_ck[i, j]
-        if k < n - 1:
-            T_c0_ck = se3_mul(T_c0_ck, Ts_ck_ck1[k])
-    return Ts_c0_c
-
-
-def start_values(
-    pre: "Preintegrated | Spans", vision: "RelativePoses", T_b_c: Array, gravity_norm: float
-) -> tuple[Array, Array, Array]:
-    """Body poses T_c0_b, body velocities, and gravity of the given norm.
-
-    Rotations are the gyroscope's, whose bias is known by now and which drifts less than vision's
-    over many steps; translations are vision's.
-    """
-    start: tuple[Array, Array, Array] = _start_values(
-        pre.dt, pre.gamma, pre.beta, pre.alpha, vision.Ts_ck_ck1, T_b_c, gravity_norm
-    )
-    return start
-
-
-@kernel
-def _start_values(
-    dt: Array,
-    gamma: Array,
-    beta: Array,
-    alpha: Array,
-    Ts_ck_ck1: Array,
-    T_b_c: Array,
-    gravity_norm: float,
-) -> tuple[Array, Array, Array]:
-    steps = Ts_ck_ck1.copy()
-    for k in range(len(steps)):
-        R_ck_ck1 = product_t(T_b_c, product(gamma[k], T_b_c))
-        for i in range(3):
-            for j in range(3):
-                steps[k, i, j] = R_ck_ck1[i, j]
-    Ts_c0_b, T_c_b = chained_poses(steps), se3_inv(T_b_c)
-    for k in range(len(Ts_c0_b)):
-        T_c0_bk = se3_mul(Ts_c0_b[k], T_c_b)
-        for i in range(4):
-            for j in range(4):
-                Ts_c0_b[k, i, j] = T_c0_bk[i, j]
-    v_b, g_c0 = _velocities_and_gravity(dt, beta, alpha, Ts_c0_b, gravity_norm)
-    return Ts_c0_b, v_b, g_c0
-
-
-@kernel
-def _velocities_and_gravity(
-    dt: Array, beta: Array, alpha: Array, Ts_c0_b: Array, gravity_norm: float
-) -> tuple[Array, Array]:
-    """Velocities (n, 3), each in its body, and gravity in c0, given poses."""
-    m = len(dt)
-    u, turned_beta = np.empty((m, 3)), np.empty((m, 3))
-    g = np.zeros(3)
-    for k in range(m):
-        for i in range(3):
-            R = Ts_c0_b[k, i]
-            turned_alpha = R[0] * alpha[k, 0] + R[1] * alpha[k, 1] + R[2] * alpha[k, 2]
-            turned_beta[k, i] = R[0] * beta[k, 0] + R[1] * beta[k, 1] + R[2] * beta[k, 2]
-            u[k, i] = (Ts_c0_b[k + 1, i, 3] - Ts_c0_b[k, i, 3] - turned_alpha) / dt[k]
-            if k > 0:
-                g[i] += u[k, i] - u[k - 1, i] - turned_beta[k - 1, i]
-    scale = gravity_norm / np.sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2])
-    for i in range(3):
-        g[i] *= scale
-    v_b = np.zeros((m + 1, 3))
-    for k in range(m + 1):
-        for i in range(3):
-            if k < m:
-                v_c0 = u[k, i] - 0.5 * dt[k] * g[i]
-            else:
-                # No position row follows the last keyframe; the velocity row before it does.
-                v_c0 = u[m - 1, i] + 0.5 * dt[m - 1] * g[i] + turned_beta[m - 1, i]
-            for j in range(3):
-                v_b[k, j] += Ts_c0_b[k, i, j] * v_c0
-    return v_b, g
-
-
-def lever_arm(pre: Preintegrated, vision: "RelativePoses", R_b_c: Array, prior: BiasPrior) -> Array:
-    """Lever arm p_b_c without initial guess, together with gravity and accelerometer bias, by
-    linear least squares.
-
-    Where vision measured nothing the gyroscope rotates the frame, and no row tells the position.
-    """
-    measured = vision.measured
-    steps = vision.Ts_ck_ck1.copy()
-    steps[~measured, :3, :3] = (R_b_c.T @ pre.gamma @ R_b_c)[~measured]
-    Ts_c0_c = chained_poses(steps)
-    Q, q = Ts_c0_c[:, :3, :3], Ts_c0_c[:, :3, 3]
-    R = Q[:-1] @ R_b_c.T
-    dt = pre.dt[:, None]
-    # u_k = known_k + by_lever_k p_c_b + by_bias_k b_a
-    known = (np.diff(q, axis=0) - np.einsum("kij,kj->ki", R, pre.alpha)) / dt
-    by_lever = np.diff(Q, axis=0) / dt[:, :, None]
-    by_bias = -R @ pre.D_ba[:, 6:9] / dt[:, :, None]
-    by_gravity = 0.5 * (pre.dt[:-1] + pre.dt[1:])[:, None, None] * np.eye(3)
-    bias_rows = np.diff(by_bias, axis=0) - R[:-1] @ pre.D_ba[:-1, 3:6]
-    rows = np.concatenate([-by_gravity, np.diff(by_lever, axis=0), bias_rows], axis=2)
-    right = np.einsum("kij,kj->ki", R[:-1], pre.beta[:-1]) - np.diff(known, axis=0)
-    both = measured[:-1] & measured[1:]
-    rows, right = rows[both], right[both]
-
-    variances = np.trace(vision.covs_T_ck_ck1[:, 0:3, 0:3], axis1=1, axis2=2)
-    variance = variances[measured].mean() / 3.0 if measured.any() else variances.mean()
-    noise = 2.0 * np.sqrt(variance) / pre.dt.mean()
-    prior_rows = np.zeros((6, 9))
-    prior_rows[0:3, 3:6] = np.eye(3) * noise / UNKNOWN.lever_m
-    prior_rows[3:6, 6:9] = np.diag(noise / prior.std_acc)
-    prior_right = np.concatenate([np.zeros(3), prior_rows[3:6, 6:9] @ prior.mean_acc])
-    solution = np.linalg.lstsq(
-        np.concatenate([rows.reshape(-1, 9), prior_rows]),
-        np.concatenate([right.ravel(), prior_right]),
-        rcond=None,
-    )[0]
-    return -R_b_c @ solution[3:6]

@@ -32,7 +32,6 @@ from maci2.geometry.gaussian import chi2_quantile, chi2_significance, square_roo
 from maci2.geometry.se3 import so3_log_stack
 from maci2.imu import ALPHA, BETA, GAMMA, NO_VERTICAL, ImuMeasurements, Rule, VerticalPrior
 from maci2.imu.preintegration import MAX_GAP_PERIODS, integrate_segments
-from maci2.imu.preintegration_kernels import interpolate_samples
 from maci2.types import NS, Array, Stamps
 
 USUAL_SAMPLES = 200
@@ -230,8 +229,11 @@ def integrate_spans(
             low, high = integrated(gyro_scale - step), integrated(gyro_scale + step)
             by_scale[:, :, axis] = _difference(low, high) / (2.0 * SCALE_STEP)
     if with_reading:
-        samples, none = (imu.stamps_ns, imu.gyro, imu.acc), np.zeros(3)
-        reading = interpolate_samples(*samples, none, none, ends_ns)
+        after = np.clip(np.searchsorted(imu.stamps_ns, ends_ns), 1, len(imu.stamps_ns) - 1)
+        before_ns = imu.stamps_ns[after - 1]
+        share = ((ends_ns - before_ns) / (imu.stamps_ns[after] - before_ns))[:, None]
+        earlier, later = (np.hstack([imu.gyro[at], imu.acc[at]]) for at in (after - 1, after))
+        reading = earlier + share * (later - earlier)
     return Spans._make([*integrated(gyro_scale), bias, reading, by_scale, scale])
 
 

@@ -11,24 +11,19 @@ effect of the accelerometer bias.
 """
 
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maci2.estimator.problem import SolverConfig
+from maci2.estimator.problem import Indices, SolverConfig
 from maci2.estimator.results import SolveReport
-from maci2.geometry.se3 import se3_inv
-from maci2.geometry.so3 import so3_log
+from maci2.geometry.se3 import se3_inv, so3_log_stack
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, preintegrate
-from maci2.types import Array
+from maci2.types import Array, Mask
 
 if TYPE_CHECKING:
     from maci2.vision import RelativePoses
-
-Mask = NDArray[np.bool_]
 
 CONTRADICTION = 50.0
 """Inflation of the stated covariances (seven times the noise) that noise does not explain."""
@@ -86,25 +81,18 @@ def inlier_poses(
 ) -> Mask:
     """(m,) which relative poses agree with the IMU and each other; all if no subset stands out.
     Unmeasured poses are counted as inliers."""
-    prior = imu.bias_prior
-    pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
     measured = vision.measured
     everything = np.ones(len(measured), dtype=bool)
     if measured.sum() < NEEDED:
         return everything
-    turned = rotation_distances(pre, vision, T_b_c, _median_bias(pre, vision, T_b_c))
-    bias_gyro = common_gyro_bias(pre, vision, T_b_c)
-    pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
-    line, limit = falling_line(pre, vision, T_b_c), velocity_limits(pre, vision)
-    usable = measured & (turned < 1.0)
-    fit = partial(largest_set, line, limit, prior.std_acc, config.gravity_norm)
-    best = fit(usable)
-    rest = fit(usable & ~best)
+    (turned,), line = _against_imu(imu, [vision], T_b_c, config)
+    usable, pose = measured & (turned < 1.0), np.arange(len(measured))
+    best = line.largest_set(usable, config.gravity_norm, pose)
+    rest = line.largest_set(usable & ~best, config.gravity_norm, pose)
     if best.sum() < NEEDED or best.sum() == rest.sum():
         return everything
     # Noise larger than stated has no gap between what is on the line and what is not.
-    distances = line_distances(line, limit, prior.std_acc, best)
-    apart = np.maximum(distances, turned)[measured & ~best]
+    apart = np.maximum(line.fit(best)[1], turned)[measured & ~best]
     return best | ~measured if (apart > GAP).all() else everything
 
 
@@ -120,8 +108,53 @@ class FallingLine(NamedTuple):
     by_bias: Array
     """(m, 3, 3) its derivative by the accelerometer's bias."""
 
+    limit: Array
+    """(m,) accepted distance of each pose from the line [m/s]."""
 
-def falling_line(pre: Preintegrated, vision: "RelativePoses", T_b_c: Array) -> FallingLine:
+    std_acc: Array
+    """(3,) standard deviations of the accelerometer's bias."""
+
+    def fit(self, on: Mask) -> tuple[Array, Array]:
+        """Slope of the line through some poses, with the accelerometer bias constrained by its
+        prior, and the distance of every pose from it in units of its limit."""
+        eye = np.broadcast_to(np.eye(3), self.by_bias.shape)
+        rows = np.concatenate([eye, eye * self.tau[:, None, None], -self.by_bias], axis=2)
+        prior = np.hstack([np.zeros((3, 6)), np.diag(1.0 / self.std_acc)])
+        weights = (MAX_SIGMAS / self.limit[on])[:, None]
+        x = np.linalg.lstsq(
+            np.vstack([(rows[on] * weights[:, :, None]).reshape(-1, 9), prior]),
+            np.concatenate([(self.u[on] * weights).ravel(), np.zeros(3)]),
+            rcond=None,
+        )[0]
+        return x[3:6], np.linalg.norm(self.u - rows @ x, axis=1) / self.limit
+
+    def largest_set(self, usable: Mask, gravity: float, pose: Indices) -> Mask:
+        """Largest set of poses on one line whose slope has the norm of gravity. `pose` is the pose
+        that each point belongs to: each counts once."""
+        best, most, least = np.zeros(len(usable), dtype=bool), 0, np.inf
+        for pair in combinations(np.flatnonzero(usable), 2):
+            if pose[pair[0]] == pose[pair[1]]:
+                continue
+            on = np.zeros(len(usable), dtype=bool)
+            on[list(pair)] = True
+            # Two poses give a rough line; those on it give a better one.
+            for _ in range(ROUNDS):
+                slope, distances = self.fit(on)
+                found = usable & (distances < 1.0)
+                if found.sum() < 2 or (found == on).all():
+                    break
+                on = found
+            if abs(np.linalg.norm(slope) - gravity) > GRAVITY_SLACK or found.sum() < 2:
+                continue
+            count, misfit = len(np.unique(pose[found])), float((distances[found] ** 2).mean())
+            if (count, -misfit) > (most, -least):
+                best, most, least = found, count, misfit
+        return best
+
+
+def falling_line(
+    pre: Preintegrated, vision: "RelativePoses", T_b_c: Array, std_acc: Array
+) -> FallingLine:
     """One point of the line for each pose, with rotations from the gyroscope."""
     d = (T_b_c @ vision.Ts_ck_ck1 @ se3_inv(T_b_c))[:, :3, 3]
     R, t = np.eye(3), 0.0
@@ -134,12 +167,8 @@ def falling_line(pre: Preintegrated, vision: "RelativePoses", T_b_c: Array) -> F
         gained = gained + R @ pre.beta[k]
         gained_by_bias = gained_by_bias + R @ pre.D_ba[k, BETA]
         R, t = R @ pre.gamma[k], t + dt
-    return FallingLine(tau, u, by_bias)
-
-
-def velocity_limits(pre: Preintegrated, vision: "RelativePoses") -> Array:
-    """(m,) accepted distance of each pose from the line [m/s]."""
-    return MAX_SIGMAS * np.hypot(_rate_stds(pre, vision)[:, :3].max(axis=1), DRIFT)
+    limit = MAX_SIGMAS * np.hypot(_rate_stds(pre, vision)[:, :3].max(axis=1), DRIFT)
+    return FallingLine(tau, u, by_bias, limit, std_acc)
 
 
 def _rate_stds(pre: Preintegrated, vision: "RelativePoses") -> Array:
@@ -148,91 +177,34 @@ def _rate_stds(pre: Preintegrated, vision: "RelativePoses") -> Array:
     return np.asarray(stds / pre.dt[:, None])
 
 
-def _gyro_biases(pre: Preintegrated, vision: "RelativePoses", T_b_c: Array) -> Array:
-    """(m, 3) gyroscope bias that each rotation implies."""
-    R_b_c = T_b_c[:3, :3]
-    Rs_vision = R_b_c @ vision.Ts_ck_ck1[:, :3, :3] @ R_b_c.T
-    missing = [
-        so3_log(np.ascontiguousarray(G.T @ R)) for G, R in zip(pre.gamma, Rs_vision, strict=True)
-    ]
-    found = np.linalg.solve(pre.D_bg[:, GAMMA], np.array(missing)[..., None])[..., 0]
-    return np.asarray(pre.bias_gyro + found)
+def _against_imu(
+    imu: ImuMeasurements, layers: list["RelativePoses"], T_b_c: Array, config: SolverConfig
+) -> tuple[Array, FallingLine]:
+    """Motions of poses, in layers of one for each pose, against the IMU: (layers, m) differences
+    of rotation in units of their limit, and the points of all layers on the line."""
+    prior, measured, R_b_c = imu.bias_prior, layers[0].measured, T_b_c[:3, :3]
+    stamps_ns = layers[0].stamps_ns
+    pre = preintegrate(imu, stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
+    biases = np.empty((len(layers), len(measured), 3))
+    limits = np.array([_rate_stds(pre, layer)[:, 3:].max(axis=1) for layer in layers])
+    limits = MAX_SIGMAS * np.hypot(limits, GYRO_DRIFT)
+    for layer, implied in zip(layers, biases, strict=True):
+        # The gyroscope bias that each rotation implies.
+        Rs_bk_bk1 = R_b_c @ layer.Ts_ck_ck1[:, :3, :3] @ R_b_c.T
+        missing = so3_log_stack(np.swapaxes(pre.gamma, 1, 2) @ Rs_bk_bk1)
+        implied[:] = np.linalg.solve(pre.D_bg[:, GAMMA], missing[..., None])[..., 0]
 
+    def distances(bias: Array) -> Array:
+        return np.asarray(np.abs(biases - bias).max(axis=2) / limits)
 
-def _median_bias(pre: Preintegrated, vision: "RelativePoses", T_b_c: Array) -> Array:
-    return np.asarray(np.median(_gyro_biases(pre, vision, T_b_c)[vision.measured], axis=0))
-
-
-def rotation_distances(
-    pre: Preintegrated, vision: "RelativePoses", T_b_c: Array, bias_gyro: Array
-) -> Array:
-    """(m,) difference of each rotation from the gyroscope's with a bias, in units of its limit."""
-    limit = MAX_SIGMAS * np.hypot(_rate_stds(pre, vision)[:, 3:].max(axis=1), GYRO_DRIFT)
-    away = np.abs(_gyro_biases(pre, vision, T_b_c) - bias_gyro).max(axis=1)
-    return np.asarray(away / limit)
-
-
-def common_gyro_bias(pre: Preintegrated, vision: "RelativePoses", T_b_c: Array) -> Array:
-    """(3,) gyroscope bias that most rotations agree on."""
-    middle = _median_bias(pre, vision, T_b_c)
-    used = vision.measured & (rotation_distances(pre, vision, T_b_c, middle) < 1.0)
-    biases = _gyro_biases(pre, vision, T_b_c)
-    return np.asarray(biases[used].mean(axis=0)) if used.any() else middle
-
-
-def largest_set(
-    line: FallingLine,
-    limit: Array,
-    std_acc: Array,
-    gravity: float,
-    usable: Mask,
-    pose: NDArray[np.int64] | None = None,
-) -> Mask:
-    """Largest set of poses on one line whose slope has the norm of gravity.
-
-    `pose` says to which pose each point belongs where one has several: each counts once.
-    """
-    pose = np.arange(len(limit)) if pose is None else pose
-    best, most, least = np.zeros(len(limit), dtype=bool), 0, np.inf
-    for pair in combinations(np.flatnonzero(usable), 2):
-        if pose[pair[0]] == pose[pair[1]]:
-            continue
-        on = np.zeros(len(limit), dtype=bool)
-        on[list(pair)] = True
-        # Two poses give a rough line; those on it give a better one.
-        for _ in range(ROUNDS):
-            slope, distances = _fit(line, limit, std_acc, on)
-            found = usable & (distances < 1.0)
-            if found.sum() < 2 or (found == on).all():
-                break
-            on = found
-        if abs(np.linalg.norm(slope) - gravity) > GRAVITY_SLACK or found.sum() < 2:
-            continue
-        count, misfit = len(np.unique(pose[found])), float((distances[found] ** 2).mean())
-        if (count, -misfit) > (most, -least):
-            best, most, least = found, count, misfit
-    return best
-
-
-def line_distances(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> Array:
-    """(m,) distances from the line through some poses, in units of the limit."""
-    return _fit(line, limit, std_acc, on)[1]
-
-
-def _fit(line: FallingLine, limit: Array, std_acc: Array, on: Mask) -> tuple[Array, Array]:
-    """Slope of the line through some poses, with the accelerometer bias constrained by its prior,
-    and the distance of every pose from it in units of its limit."""
-    eye = np.broadcast_to(np.eye(3), (len(limit), 3, 3))
-    rows = np.concatenate([eye, eye * line.tau[:, None, None], -line.by_bias], axis=2)
-    weighted = rows[on] * (MAX_SIGMAS / limit[on])[:, None, None]
-    right = line.u[on] * (MAX_SIGMAS / limit[on])[:, None]
-    prior = np.hstack([np.zeros((3, 6)), np.diag(1.0 / std_acc)])
-    x = np.linalg.lstsq(
-        np.vstack([weighted.reshape(-1, 9), prior]),
-        np.concatenate([right.ravel(), np.zeros(3)]),
-        rcond=None,
-    )[0]
-    return x[3:6], np.linalg.norm(line.u - rows @ x, axis=1) / limit
+    middle = np.median(biases[0, measured], axis=0)
+    agreeing = measured & (distances(middle)[0] < 1.0)
+    common = biases[0, agreeing].mean(axis=0) if agreeing.any() else middle
+    bias_gyro = prior.mean_gyro + common
+    pre = preintegrate(imu, stamps_ns, bias_gyro, prior.mean_acc, config.rule)
+    lines = [falling_line(pre, layer, T_b_c, prior.std_acc)[:4] for layer in layers]
+    points = map(np.concatenate, zip(*lines, strict=True))
+    return distances(common), FallingLine._make([*points, prior.std_acc])
 
 
 def without(vision: "RelativePoses", kept: Mask) -> "RelativePoses":
@@ -309,35 +281,29 @@ def _chosen(
 ) -> dict[int, int | None]:
     """Pose in doubt -> its motion that the IMU chooses, None where it contradicts all of them, of
     one window."""
-    doubted = np.array([len(some) > 1 for some in vision.motions])
-    if not doubted.any() or vision.measured.sum() <= NEEDED:
+    counts, measured = np.array([len(some) for some in vision.motions]), vision.measured
+    if not (counts > 1).any() or measured.sum() <= NEEDED:
         return {}
-    first, last = int(vision.stamps_ns[0]), int(vision.stamps_ns[-1])
-    imu, prior = imu.between(first, last), imu.bias_prior
-    most = max(len(some) for some in vision.motions)
+    imu = imu.between(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
+    most = int(counts.max())
     layers = [_layer(vision, which) for which in range(most)]
-    pre = preintegrate(imu, vision.stamps_ns, prior.mean_gyro, prior.mean_acc, config.rule)
-    bias_gyro = common_gyro_bias(pre, layers[0], T_b_c)
-    turned = [rotation_distances(pre, layer, T_b_c, bias_gyro) for layer in layers]
-    pre = preintegrate(imu, vision.stamps_ns, bias_gyro, prior.mean_acc, config.rule)
-    line, limit = _stacked(pre, layers, T_b_c)
-    told = np.array([[len(some) > which for some in vision.motions] for which in range(1, most)])
-    usable = np.concatenate([vision.measured, told.ravel()]) & (np.concatenate(turned) < 1.0)
-    pose = np.tile(np.arange(len(doubted)), most)
-    best = largest_set(line, limit, prior.std_acc, config.gravity_norm, usable, pose)
-    rest = largest_set(line, limit, prior.std_acc, config.gravity_norm, usable & ~best, pose)
+    turned, line = _against_imu(imu, layers, T_b_c, config)
+    offered = np.array([measured, *(counts > which for which in range(1, most))])
+    usable = (offered & (turned < 1.0)).ravel()
+    pose = np.tile(np.arange(len(counts)), most)
+    best = line.largest_set(usable, config.gravity_norm, pose)
+    rest = line.largest_set(usable & ~best, config.gravity_norm, pose)
     held, others = (len(np.unique(pose[points])) for points in (best, rest))
-    half = 0.5 * vision.measured.sum()
+    half = 0.5 * measured.sum()
     if held <= max(half, NEEDED) or others > half:
         return {}
     chosen: dict[int, int | None] = {}
-    for k in np.flatnonzero(doubted):
-        along = line_distances(line, limit, prior.std_acc, best & (pose != k))
-        count = len(vision.motions[k])
-        away = np.maximum(along.reshape(most, -1)[:count, k], [one[k] for one in turned[:count]])
+    for k in map(int, np.flatnonzero(counts > 1)):
+        along = line.fit(best & (pose != k))[1].reshape(most, -1)
+        away = np.maximum(along, turned)[: counts[k], k]
         which = int(np.argmin(away))
         if np.delete(away, which).min() > GAP and not 1.0 <= away[which] <= GAP:
-            chosen[int(k)] = which if away[which] < 1.0 else None
+            chosen[k] = which if away[which] < 1.0 else None
     return chosen
 
 
@@ -349,13 +315,3 @@ def _layer(vision: "RelativePoses", which: int) -> "RelativePoses":
             motion = some[min(which, len(some) - 1)]
             Ts[k], covs[k] = motion.T_ck_ck1, motion.cov_T_ck_ck1
     return replace(vision, Ts_ck_ck1=Ts, covs_T_ck_ck1=covs)
-
-
-def _stacked(
-    pre: Preintegrated, layers: list["RelativePoses"], T_b_c: Array
-) -> tuple[FallingLine, Array]:
-    """The points of all layers with their limits."""
-    lines = [falling_line(pre, layer, T_b_c) for layer in layers]
-    limits = [velocity_limits(pre, layer) for layer in layers]
-    columns = (np.concatenate(parts) for parts in zip(*lines, strict=True))
-    return FallingLine(*columns), np.concatenate(limits)

@@ -273,6 +273,7 @@ class InitResult(Estimate):
             OptionError: matplotlib is not installed (extra `report`).
             MeasurementError: there is no state to plot.
         """
+
         from maci2.result_output import plot_initialization
 
         return plot_initialization(self)
@@ -323,6 +324,7 @@ class CalibrationResult(Estimate):
             OptionError: matplotlib is not installed (extra `report`).
             MeasurementError: there is no state to plot.
         """
+
         from maci2.result_output import plot_calibration
 
         return plot_calibration(self)

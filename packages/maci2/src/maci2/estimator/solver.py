@@ -441,10 +441,11 @@ def _moved_far(solution: Solution, options: SolverOptions) -> bool:
     return False
 
 
-def normal_equations(solution: Solution) -> System:
-    """Normal equations at the optimum."""
+def normal_equations(solution: Solution, costs: Array | None = None) -> System:
+    """Normal equations at the optimum; `costs` (5,) are filled where they are given."""
     system = _empty_system(solution)
-    linearize(solution.measurements, solution.markers, solution.unknowns, system, np.zeros(5))
+    costs = np.zeros(5) if costs is None else costs
+    linearize(solution.measurements, solution.markers, solution.unknowns, system, costs)
     return system
 
 

@@ -1,1 +1,1 @@
-"""Points followed over the keyframes of a window, and the camera motion that they tell together."""
+"""Points followed over the keyframes of a window, and the camera motion they determine together."""

@@ -9,11 +9,12 @@ about a third. The relative poses of Eq. 5 are the initial guess, and stay where
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
-from maci2.feature_tracks.tracks import FeatureTracks
+from maci2.feature_tracks.tracks import FeatureTracks, unit_rays
 from maci2.geometry import se3_adj, se3_exp, se3_inv
 from maci2.geometry.gaussian import chi2_quantile, symmetrize
 from maci2.types import NS, Array, Mask
@@ -22,8 +23,7 @@ from maci2.vision.covariance import (
     CalibrationUncertainty,
     calibration_covariance,
 )
-from maci2.vision.outlier_rejection import BEYOND_DOUBT
-from maci2.vision.relative_pose import CONTAMINATION, RelativePose
+from maci2.vision.relative_pose import BEYOND_DOUBT, CONTAMINATION, RelativePose
 from maci2.vision.two_frame import ROBUST_NORM
 
 MIN_CONDITION = 1e-6
@@ -158,12 +158,6 @@ def reduced(now: Equations, damping: float) -> tuple[Array, Array, Array]:
     return H, b, V_inv
 
 
-def solve(now: Equations, damping: float) -> tuple[Array, Array]:
-    H, b, V_inv = reduced(now, damping)
-    step = np.asarray(np.linalg.solve(H, b), np.float64)
-    return step, (V_inv @ (now.b_points - now.W @ step)[:, :, None])[:, :, 0]
-
-
 OUTLIER_CHI2 = chi2_quantile(2, 0.999)
 """Squared Mahalanobis norm above which an observation is rejected: 99.9 % of chi-square, 2 dof."""
 
@@ -188,12 +182,14 @@ def adjusted_steps(
 
 def _clear_runs(steps: list[RelativePose]) -> Iterator[tuple[int, int]]:
     """First keyframe and last of every run of steps that nothing is doubted in."""
-    first = 0
-    for k, step in enumerate([*steps, None]):
-        if step is None or step.reason or step.inliers < BEYOND_DOUBT * step.matches:
-            if k > first:
-                yield first, k
-            first = k + 1
+
+    def is_clear(k: int) -> bool:
+        return not steps[k].reason and steps[k].inliers >= BEYOND_DOUBT * steps[k].matches
+
+    for clear, run in groupby(range(len(steps)), is_clear):
+        if clear:
+            first, *others = run
+            yield first, first + 1 + len(others)
 
 
 def _adjusted(
@@ -224,25 +220,13 @@ def _adjusted(
     dof = 2 * int(views.seen.sum()) - 3 * int(kept.sum()) - len(found.b)
     scale = max(found.cost / max(dof, 1), 1.0) * (1.0 + CONTAMINATION * share / (1.0 - share))
     moved_px = tracks.focal_px * _displacements(views)
-    return [
-        _completed(step, Ts_c_c0[k], Ts_c_c0[k + 1], scale * covs[k], calibration, moved_px[k])
-        for k, step in enumerate(steps)
-    ]
-
-
-def _completed(
-    step: RelativePose,
-    T_ck_c0: Array,
-    T_ck1_c0: Array,
-    cov: Array,
-    calibration: CalibrationUncertainty,
-    moved_px: float,
-) -> RelativePose:
-    """An adjusted relative pose with what all points share in its covariance."""
-    T_ck_ck1 = np.ascontiguousarray(T_ck_c0 @ se3_inv(np.ascontiguousarray(T_ck1_c0)))
-    dt = (step.stamps_ns[1] - step.stamps_ns[0]) / NS
-    cov = cov + calibration_covariance(calibration, T_ck_ck1, dt, moved_px)
-    return replace(step, T_ck_ck1=T_ck_ck1, cov_T_ck_ck1=symmetrize(cov))
+    adjusted = []
+    for k, step in enumerate(steps):
+        T_ck_ck1 = np.ascontiguousarray(Ts_c_c0[k] @ se3_inv(Ts_c_c0[k + 1]))
+        dt = (step.stamps_ns[1] - step.stamps_ns[0]) / NS
+        cov = scale * covs[k] + calibration_covariance(calibration, T_ck_ck1, dt, moved_px[k])
+        adjusted.append(replace(step, T_ck_ck1=T_ck_ck1, cov_T_ck_ck1=symmetrize(cov)))
+    return adjusted
 
 
 def _chained(Ts_ck_ck1: list[Array]) -> Array:
@@ -266,9 +250,7 @@ def _triangulated(views: Views, Ts_c_c0: Array) -> tuple[Views, Array]:
     """Views of the points that their rays determine, and the points (p, 3) in the first camera."""
     R_c0_c = np.swapaxes(Ts_c_c0[:, :3, :3], 1, 2)
     centers = -(R_c0_c @ Ts_c_c0[:, :3, 3:])[..., 0]
-    rays = np.concatenate([views.xy, np.ones_like(views.xy[..., :1])], axis=-1)
-    rays = rays / np.linalg.norm(rays, axis=-1, keepdims=True)
-    rays = np.einsum("kij,cpkj->cpki", R_c0_c, rays)
+    rays = np.einsum("kij,cpkj->cpki", R_c0_c, unit_rays(views.xy))
     centers_right = centers + views.baseline * R_c0_c[:, :, 0]
     points, fine = triangulate(
         np.concatenate(list(rays), axis=1),
@@ -285,25 +267,24 @@ def _minimise(
     now = linearize(views, Ts_c_c0, points, robust)
     damping = 1e-6
     for _ in range(ITERATIONS):
-        step, points_step = solve(now, damping)
-        tried = np.array([T @ S for T, S in zip(_exps(step), Ts_c_c0, strict=True)])
-        then = linearize(views, tried, points + points_step, robust)
+        H, b, V_inv = reduced(now, damping)
+        step = np.asarray(np.linalg.solve(H, b), np.float64)
+        moved = points + (V_inv @ (now.b_points - now.W @ step)[:, :, None])[:, :, 0]
+        # The first keyframe stays.
+        motions = [np.eye(4), *(se3_exp(xi) for xi in step.reshape(-1, 6))]
+        tried = np.array(motions) @ Ts_c_c0
+        then = linearize(views, tried, moved, robust)
         if not then.cost < now.cost:
             damping *= 30.0
             if damping > 1e6:
                 break
             continue
         converged = now.cost - then.cost < TOLERANCE * now.cost
-        Ts_c_c0, points, now = tried, points + points_step, then
+        Ts_c_c0, points, now = tried, moved, then
         damping = max(damping / 10.0, 1e-12)
         if converged:
             break
     return Ts_c_c0, points, now
-
-
-def _exps(step: Array) -> list[Array]:
-    """Motions of all keyframes; the first stays."""
-    return [np.eye(4), *(se3_exp(xi) for xi in np.ascontiguousarray(step.reshape(-1, 6)))]
 
 
 def _step_covariances(now: Equations, Ts_c_c0: Array) -> Array:
@@ -313,9 +294,9 @@ def _step_covariances(now: Equations, Ts_c_c0: Array) -> Array:
     cov[6:, 6:] = np.linalg.inv(reduced(now, 0.0)[0])
     covs = np.empty((n - 1, 6, 6))
     for k in range(n - 1):
-        T_ck_ck1 = Ts_c_c0[k] @ se3_inv(np.ascontiguousarray(Ts_c_c0[k + 1]))
+        T_ck_ck1 = Ts_c_c0[k] @ se3_inv(Ts_c_c0[k + 1])
         # Exp(a) T_k (Exp(b) T_k1)^-1 = Exp(a - Ad b) T_ck_ck1.
-        D = np.hstack([np.eye(6), -se3_adj(np.ascontiguousarray(T_ck_ck1))])
+        D = np.hstack([np.eye(6), -se3_adj(T_ck_ck1)])
         covs[k] = D @ cov[6 * k : 6 * k + 12, 6 * k : 6 * k + 12] @ D.T
     return covs
 

@@ -8,6 +8,7 @@ tracks:FILE.npz`) has one row for each observation of a point in a stereo pair.
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,8 @@ from maci2.errors import DatasetError, MeasurementError
 from maci2.files import NpzField, read_npz, write_npz
 from maci2.geometry.gaussian import require_spd
 from maci2.types import Array, Mask, Stamps
-from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
+from maci2.vision.covariance import EXACT_CALIBRATION, INPUTS, CalibrationUncertainty, MatchFeatures
 from maci2.vision.keyframe import KeyframeMatches
-from maci2.vision.match_features import INPUTS, MatchFeatures
 from maci2.vision.relative_pose import RelativePose, measure_relative_pose, stacked
 from maci2.vision.relative_poses import CameraFrame, RelativePoses
 from maci2.vision.two_frame import Matches, PinholePair
@@ -83,18 +83,31 @@ class FeatureTracks:
                 raise MeasurementError(f"{name} is {getattr(self, name)}, needed above 0.")
         object.__setattr__(self, "stamps_ns", stamps_ns)
 
+    @classmethod
+    def of_both_cameras(
+        cls,
+        stamps_ns: Stamps,
+        seen: Mask,
+        xy: Array,
+        covs: Array,
+        camera: PinholePair,
+    ) -> "FeatureTracks":
+        """Tracks from arrays (2, p, n, ...) of the left camera, then the right one."""
+        left, right = zip(seen, xy, covs, strict=True)
+        return cls(stamps_ns, *left, *right, camera.focal, camera.baseline)
+
     def __len__(self) -> int:
         return len(self.seen)
 
     @cached_property
     def bearings(self) -> Array:
         """(p, n, 3) unit vectors in the left camera."""
-        return _unit(self.xy)
+        return unit_rays(self.xy)
 
     @cached_property
     def bearings_right(self) -> Array:
         """(p, n, 3) unit vectors in the right camera."""
-        return _unit(self.xy_right)
+        return unit_rays(self.xy_right)
 
     @cached_property
     def depths(self) -> Array:
@@ -122,8 +135,12 @@ class FeatureTracks:
         both = np.asarray(np.isfinite(self.depths[:, k : k + 2]).all(axis=1))
         matches, covs = self._matches(both, k)
         rows = self.focal_px * (self.xy[both, k, 1] - self.xy_right[both, k, 1])
-        # The stated covariances take the place of a model's: there is no image to read.
-        found = KeyframeMatches(matches, _nothing_read(len(matches)), rows, np.flatnonzero(both))
+        # The nominal covariances take the place of a model's: there is no image to read.
+        n = len(matches)
+        nothing_read = MatchFeatures(
+            np.zeros((n, INPUTS), np.float32), np.zeros((n, 3)), np.zeros((n, 3))
+        )
+        found = KeyframeMatches(matches, nothing_read, rows, np.flatnonzero(both))
         camera = PinholePair(self.focal_px, (0.0, 0.0), self.baseline)
         stamps_ns = int(self.stamps_ns[k]), int(self.stamps_ns[k + 1])
         return measure_relative_pose(stamps_ns, found, covs, camera, calibration)
@@ -147,15 +164,10 @@ class FeatureTracks:
         return Matches(left[:, 0], left[:, 1], disparities[:, 0], disparities[:, 1]), covs
 
 
-def _unit(xy: Array) -> Array:
+def unit_rays(xy: Array) -> Array:
+    """(..., 3) unit vectors to points with normalized coordinates (..., 2)."""
     rays = np.concatenate([xy, np.ones_like(xy[..., :1])], axis=-1)
     return np.asarray(rays / np.linalg.norm(rays, axis=-1, keepdims=True), np.float64)
-
-
-def _nothing_read(count: int) -> MatchFeatures:
-    return MatchFeatures(
-        np.zeros((count, INPUTS), np.float32), np.zeros((count, 3)), np.zeros((count, 3))
-    )
 
 
 def _require_observations(xy: Array, covs: Array, name: str) -> None:
@@ -233,21 +245,20 @@ class RecordedTracks:
         rows = np.flatnonzero(np.isin(self.stamp_ns, stamps_ns))
         numbers, point = np.unique(self.track[rows], return_inverse=True)
         k = np.searchsorted(stamps_ns, self.stamp_ns[rows])
-        shape = len(numbers), len(stamps_ns)
-        seen, seen_right = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-        seen[point, k], seen_right[point, k] = True, self.seen_right[rows]
-        right = rows[self.seen_right[rows]], *(one[self.seen_right[rows]] for one in (point, k))
-        return FeatureTracks(
-            np.asarray(stamps_ns),
-            seen,
-            _spread(shape, point, k, self.xy[rows]),
-            _spread(shape, point, k, self.cov[rows]),
-            seen_right,
-            _spread(shape, right[1], right[2], self.xy_right[right[0]]),
-            _spread(shape, right[1], right[2], self.cov_right[right[0]]),
-            self.focal_px,
-            self.baseline,
-        )
+        seen, xy, covs = unseen(len(numbers), len(stamps_ns))
+        shown = np.ones(len(rows), dtype=bool), self.seen_right[rows]
+        columns = (self.xy, self.cov), (self.xy_right, self.cov_right)
+        for side, (which, (places, spreads)) in enumerate(zip(shown, columns, strict=True)):
+            at = side, point[which], k[which]
+            seen[at], xy[at], covs[at] = True, places[rows[which]], spreads[rows[which]]
+        camera = PinholePair(self.focal_px, (0.0, 0.0), self.baseline)
+        return FeatureTracks.of_both_cameras(np.asarray(stamps_ns), seen, xy, covs, camera)
+
+
+def unseen(points: int, keyframes: int) -> tuple[Mask, Array, Array]:
+    """Arrays of `FeatureTracks.of_both_cameras` without any observation."""
+    shape = 2, points, keyframes
+    return np.zeros(shape, bool), np.full((*shape, 2), np.nan), np.full((*shape, 2, 2), np.nan)
 
 
 def save_tracks(path: Path, tracks: FeatureTracks) -> None:
@@ -276,30 +287,19 @@ def load_tracks(path: Path) -> RecordedTracks:
         raise MeasurementError(f"{path}: holds no observation, needed at least one.")
     _require_once(track, stamp_ns, path)
     right = content["seen_right"]
-    numbers = {
-        name: validation.as_array(content[name], content[name].shape, f"{path}: {name}")
-        for name in ("xy", "cov")
-    }
-    for name in ("xy_right", "cov_right"):
-        validation.as_array(content[name][right], content[name][right].shape, f"{path}: {name}")
-    require_spd(numbers["cov"], f"{path}: cov")
+    values: dict[str, Any] = {"track": track, "stamp_ns": stamp_ns, "seen_right": right}
+    for name in ("xy", "cov", "xy_right", "cov_right"):
+        shown = content[name][right] if name.endswith("right") else content[name]
+        validation.as_array(shown, shown.shape, f"{path}: {name}")
+        values[name] = content[name].astype(np.float64)
+    require_spd(values["cov"], f"{path}: cov")
     if right.any():
-        require_spd(content["cov_right"][right], f"{path}: cov_right")
-    focal_px, baseline = (
-        _positive(float(content[name]), name, path) for name in ("focal_px", "baseline")
-    )
-    return RecordedTracks(
-        track,
-        stamp_ns,
-        numbers["xy"],
-        numbers["cov"],
-        right,
-        content["xy_right"].astype(np.float64),
-        content["cov_right"].astype(np.float64),
-        focal_px,
-        baseline,
-        str(path),
-    )
+        require_spd(values["cov_right"][right], f"{path}: cov_right")
+    for name in ("focal_px", "baseline"):
+        values[name] = float(content[name])
+        if not (np.isfinite(values[name]) and values[name] > 0.0):
+            raise MeasurementError(f"{path}: {name} is {values[name]}, needed above 0.")
+    return RecordedTracks(**values, source=str(path))
 
 
 def _require_once(track: NDArray[np.int64], stamp_ns: Stamps, path: Path) -> None:
@@ -311,18 +311,3 @@ def _require_once(track: NDArray[np.int64], stamp_ns: Stamps, path: Path) -> Non
             f"{path}: track {track[row]} is observed twice at {stamp_ns[row]} ns; needed one row "
             "for each point and stereo pair."
         )
-
-
-def _positive(value: float, name: str, path: Path) -> float:
-    if not (np.isfinite(value) and value > 0.0):
-        raise MeasurementError(f"{path}: {name} is {value}, needed above 0.")
-    return value
-
-
-def _spread(
-    shape: tuple[int, int], point: NDArray[np.intp], k: NDArray[np.intp], values: Array
-) -> Array:
-    """Rows at their place among points and keyframes; NaN elsewhere."""
-    spread = np.full((*shape, *values.shape[1:]), np.nan)
-    spread[point, k] = values
-    return spread

@@ -87,19 +87,15 @@ def read_text(
     return decode_text(read_bytes(path, what, limit, error), str(path), error)
 
 
-def read_lines(
-    path: Path, what: str, limit: int = MAX_BYTES, error: type[Maci2Error] = DatasetError
-) -> list[str]:
+def read_lines(path: Path, what: str) -> list[str]:
     """The lines of a text file; only line feeds and carriage returns end one."""
-    lines = read_text(path, what, limit, error).split("\n")
+    lines = read_text(path, what).split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def read_json(
-    path: Path, what: str, limit: int = MAX_BYTES, error: type[Maci2Error] = DatasetError
-) -> dict[str, Any]:
+def read_json(path: Path, what: str, *, error: type[Maci2Error] = DatasetError) -> dict[str, Any]:
     """The JSON object in a file."""
-    return parse_json(read_text(path, what, limit, error), str(path), what, error)
+    return parse_json(read_text(path, what, error=error), str(path), what, error)
 
 
 def parse_json(
@@ -197,7 +193,16 @@ def read_npz(
     arrays = {
         name: _array(data, fields[name], f"{path}: {name}", error) for name, data in raw.items()
     }
-    _require_shapes(arrays, fields, path, error)
+    sizes: dict[int | str, int] = {}
+    for name, array in arrays.items():
+        needed = fields[name].shape
+        fits = len(needed) == array.ndim and all(
+            size == (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size))
+            for size, wanted in zip(array.shape, needed, strict=True)
+        )
+        if not fits:
+            shape = ", ".join(str(sizes.get(size, size)) for size in needed)
+            raise error(f"{path}: {name} has shape {array.shape}, needed ({shape}).")
     return arrays
 
 
@@ -251,21 +256,3 @@ def _array(data: bytes, field: NpzField, place: str, error: type[Maci2Error]) ->
         return np.array(array.tolist(), dtype=np.str_)
     except ValueError as problem:
         raise error(f"{place}: holds text that cannot be read ({problem}).") from None
-
-
-def _require_shapes(
-    arrays: Mapping[str, NDArray],
-    fields: Mapping[str, NpzField],
-    path: Path,
-    error: type[Maci2Error],
-) -> None:
-    sizes: dict[int | str, int] = {}
-    for name, array in arrays.items():
-        needed = fields[name].shape
-        fits = len(needed) == array.ndim and all(
-            size == (wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size))
-            for size, wanted in zip(array.shape, needed, strict=True)
-        )
-        if not fits:
-            shape = ", ".join(str(sizes.get(size, size)) for size in needed)
-            raise error(f"{path}: {name} has shape {array.shape}, needed ({shape}).")

@@ -11,9 +11,9 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -84,10 +84,8 @@ def open_lines(path: Path) -> Iterator[Callable[[str], None]]:
             file.write(line + "\n")
             file.flush()
 
-    try:
+    with file:
         yield append
-    finally:
-        file.close()
 
 
 def _print_line(line: str) -> None:
@@ -177,11 +175,9 @@ def _is_own_output(status: os.stat_result) -> bool:
     """True for the file that this process prints to: /dev/stdout of a redirected
     command."""
     for stream in (sys.__stdout__, sys.__stderr__):
-        try:
+        with suppress(OSError, ValueError):
             if stream is not None and os.path.samestat(status, os.fstat(stream.fileno())):
                 return True
-        except (OSError, ValueError):
-            continue
     return False
 
 
@@ -189,26 +185,27 @@ def _stage(target: Path, content: Content) -> Path:
     """Write to a new file with a random name in the folder of the target."""
     data = content.encode("utf-8") if isinstance(content, str) else content
     target.parent.mkdir(parents=True, exist_ok=True)
-    # mkstemp never follows a link and never opens what exists; the name is kept short of limits.
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(_mode(target))
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with _beside(target) as (file, temporary):
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+        # Permissions of the file replaced, else those of any new file; mkstemp makes private ones.
+        replaced = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        temporary.chmod(0o666 & ~_umask() if replaced is None else replaced)
     return temporary
 
 
-def _mode(target: Path) -> int:
-    """Permissions of the file replaced, else those of any new file; mkstemp makes private ones."""
-    if target.exists():
-        return stat.S_IMODE(target.stat().st_mode)
-    return 0o666 & ~_umask()
+@contextmanager
+def _beside(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new file with a random name in the folder of the target, removed if it cannot be filled."""
+    # mkstemp never follows a link and never opens what exists; the name is kept short of limits.
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, Path(name)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def _umask() -> int:
@@ -264,14 +261,9 @@ def _kept(target: Path) -> Path | None:
     """A copy of a file that is about to be replaced; None if there is no file."""
     if not target.exists():
         return None
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
-    os.close(handle)
-    try:
-        shutil.copy2(target, name)
-    except BaseException:
-        os.unlink(name)
-        raise
-    return Path(name)
+    with _beside(target) as (_, kept):
+        shutil.copy2(target, kept)
+    return kept
 
 
 @contextmanager

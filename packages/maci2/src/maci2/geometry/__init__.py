@@ -8,8 +8,6 @@ coefficient is a function of the angle alone, and rho is never truncated.
 """
 
 from maci2.geometry.se3 import (
-    PHI,
-    RHO,
     se3,
     se3_adj,
     se3_exp,
@@ -22,10 +20,7 @@ from maci2.geometry.se3 import (
     se3_mul,
 )
 from maci2.geometry.so3 import (
-    SERIES_BELOW,
     one_minus_cos_over,
-    product,
-    product_t,
     sin_over,
     skew,
     so3_exp,
@@ -38,12 +33,7 @@ from maci2.geometry.so3 import (
 )
 
 __all__ = [
-    "PHI",
-    "RHO",
-    "SERIES_BELOW",
     "one_minus_cos_over",
-    "product",
-    "product_t",
     "se3",
     "se3_adj",
     "se3_exp",

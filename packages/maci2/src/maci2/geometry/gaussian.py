@@ -3,13 +3,11 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc, chdtri
 
 from maci2.errors import MeasurementError
 from maci2.jit import kernel
-
-Array = NDArray[np.float64]
+from maci2.types import Array
 
 
 def symmetrize(matrices: Array) -> Array:
@@ -127,6 +125,5 @@ def predictive_variance(seen: Array) -> float:
 def direction_std(vector: Array, cov: Array) -> float:
     """Standard deviation of a vector's direction [rad], both angles together."""
     norm2 = float(vector @ vector)
-    (xx, _, _), (_, yy, _), (_, _, zz) = cov.tolist()
-    across = xx + yy + zz - float(vector @ cov @ vector) / norm2
+    across = float(np.trace(cov) - vector @ cov @ vector / norm2)
     return math.sqrt(max(across, 0.0) / norm2)

@@ -162,8 +162,7 @@ def se3_jl_inv(xi: Array) -> Array:
 @kernel
 def se3_jr_inv(xi: Array) -> Array:
     """Inverse of the right Jacobian of SE(3), J_r(xi) = J_l(-xi)."""
-    t = norm3(xi[3:6])
-    return _se3_jacobian(xi, 0.5, half_cot_over(t), 0.0, half_cot_slope(t))
+    return se3_jl_inv(-xi)
 
 
 def rotations_from_quat_wxyz(quat_wxyz: Array) -> Array:

@@ -168,12 +168,18 @@ def apply_polynomial(
 
 
 @kernel
+def _rotation_series(phi: Array, first: float, second: float) -> Array:
+    """(3, 3) I + first [phi]x + second [phi]x^2."""
+    out = np.empty((3, 3))
+    polynomial(phi, first, second, out)
+    return out
+
+
+@kernel
 def so3_exp(phi: Array) -> Array:
     """Rotation by the vector phi [rad]."""
     t = norm3(phi)
-    R = np.empty((3, 3))
-    polynomial(phi, sin_over(t), one_minus_cos_over(t), R)
-    return R
+    return _rotation_series(phi, sin_over(t), one_minus_cos_over(t))
 
 
 @kernel
@@ -219,31 +225,23 @@ def so3_log(R: Array) -> Array:
 def so3_jl(phi: Array) -> Array:
     """Left Jacobian of SO(3)."""
     t = norm3(phi)
-    J = np.empty((3, 3))
-    polynomial(phi, one_minus_cos_over(t), t_minus_sin_over(t), J)
-    return J
+    return _rotation_series(phi, one_minus_cos_over(t), t_minus_sin_over(t))
 
 
 @kernel
 def so3_jr(phi: Array) -> Array:
     """Right Jacobian of SO(3), J_r(phi) = J_l(-phi)."""
     t = norm3(phi)
-    J = np.empty((3, 3))
-    polynomial(phi, -one_minus_cos_over(t), t_minus_sin_over(t), J)
-    return J
+    return _rotation_series(phi, -one_minus_cos_over(t), t_minus_sin_over(t))
 
 
 @kernel
 def so3_jl_inv(phi: Array) -> Array:
     """Inverse of the left Jacobian; regular below 2 pi."""
-    J_inv = np.empty((3, 3))
-    polynomial(phi, -0.5, half_cot_over(norm3(phi)), J_inv)
-    return J_inv
+    return _rotation_series(phi, -0.5, half_cot_over(norm3(phi)))
 
 
 @kernel
 def so3_jr_inv(phi: Array) -> Array:
     """Inverse of the right Jacobian; regular below 2 pi."""
-    J_inv = np.empty((3, 3))
-    polynomial(phi, 0.5, half_cot_over(norm3(phi)), J_inv)
-    return J_inv
+    return _rotation_series(phi, 0.5, half_cot_over(norm3(phi)))

@@ -17,7 +17,6 @@ from maci2.imu.preintegration import (
     Rule,
     integrate_between,
     preintegrate,
-    rates_at_keyframes,
     require_samples,
 )
 
@@ -35,7 +34,6 @@ __all__ = [
     "datasheet_model",
     "integrate_between",
     "preintegrate",
-    "rates_at_keyframes",
     "raw_model",
     "require_samples",
 ]

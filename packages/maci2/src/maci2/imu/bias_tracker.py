@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 
 from maci2.geometry import skew, so3_exp
-from maci2.geometry.gaussian import predictive_variance
 from maci2.imu.measurements import BiasPrior, ImuMeasurements, TrackedVertical
 from maci2.imu.preintegration import Preintegrated, preintegrate
 from maci2.jit import kernel
@@ -46,9 +45,6 @@ STD_INSTABILITY = 1e-4
 
 STD_UNKNOWN = 1e-3
 """Standard deviation of the shift while too few recordings show it [rad/s]."""
-
-ENOUGH = 3
-"""Number of recordings with a stationary part from which the shift is learned."""
 
 
 @dataclass(frozen=True)
@@ -90,23 +86,6 @@ def stationary_blocks(samples: ImuSamples) -> StationaryBlocks:
 def block_length(samples: ImuSamples) -> int:
     """Length of a block in samples."""
     return max(round(BLOCK_S * samples.rate_hz), 1)
-
-
-def stationary_rate(samples: ImuSamples) -> Array | None:
-    """(3,) what the gyroscope reads while stationary [rad/s]; None if the device never is."""
-    blocks = stationary_blocks(samples)
-    if not blocks.still.any():
-        return None
-    weight = blocks.std_rate[blocks.still] ** -2
-    return np.asarray((weight * blocks.rate[blocks.still]).sum(0) / weight.sum(0))
-
-
-def shift_of(seen: list[Array]) -> StationaryShift:
-    """Shift to expect of an unseen recording, from the shifts of seen ones."""
-    if len(seen) < ENOUGH:
-        return StationaryShift()
-    std = np.sqrt(predictive_variance(np.array(seen)) + STD_INSTABILITY**2)
-    return StationaryShift(np.mean(seen, axis=0), np.full(3, std))
 
 
 STD_SPEED = 2.5

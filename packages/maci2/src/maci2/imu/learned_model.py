@@ -6,7 +6,7 @@ after the last sample of a recording these stand in themselves; nothing else is 
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.metadata import entry_points
@@ -22,7 +22,7 @@ from maci2.field_docs import document_fields
 from maci2.files import read_bytes, read_text
 from maci2.geometry.gaussian import require_spd
 from maci2.imu.bias_tracker import WALK_ACC, WALK_GYRO, StationaryShift, track_gyro_bias
-from maci2.imu.measurements import BiasPrior, ImuMeasurements, TrackedVertical
+from maci2.imu.measurements import BiasPrior, ImuMeasurements
 from maci2.model_card import Card, CardKind
 from maci2.sensors import ImuSamples, gaps
 from maci2.sensors.validation import require_plausible
@@ -199,10 +199,25 @@ class ModelCard(Card):
             f"seed            {self.seed}",
             f"rate            {self.rate_hz:.0f} Hz, units {self.units}, "
             f"look-ahead {self.lookahead_samples} samples",
-            *self._device(),
-            *self._tracking(),
-            f"bias left       gyro {_row(gyro)} rad/s, acc {_row(acc)} m/s^2",
         ]
+        device, shift = self.device_constants(), self.rest_shift()
+        if device is not None:
+            lines.append(
+                f"device          gyro {_percent(device.gyro)}, acc {_percent(device.acc)} of "
+                f"itself by axis, acc {1e3 * device.acc_early_s:.2f} ms early"
+            )
+        if self.turn_on_std:
+            tilt = "not used"
+            if self.tilt_std is not None:
+                tilt = f"to {np.degrees(self.tilt_std):.2f} deg"
+            lines += [
+                "gyro bias       tracked",
+                f"  at rest       {_row(shift.mean)} rad/s beyond, spread {_row(shift.std)}",
+                f"  vertical      {tilt}",
+            ]
+        else:
+            lines.append("gyro bias       not tracked")
+        lines.append(f"bias left       gyro {_row(gyro)} rad/s, acc {_row(acc)} m/s^2")
         if self.correction_kept:
             gyro_kept, acc_kept = self.correction_kept
             lines.append(f"correction      kept: {gyro_kept:.0%} of gyro, {acc_kept:.0%} of acc")
@@ -224,26 +239,6 @@ class ModelCard(Card):
         lines += [f"  {name:<27} {value:.3g}" for name, value in self.figures.items()]
         lines += [f"limit           {limit}" for limit in self.limits]
         return "\n".join(lines)
-
-    def _device(self) -> list[str]:
-        device = self.device_constants()
-        if device is None:
-            return []
-        return [
-            f"device          gyro {_percent(device.gyro)}, acc {_percent(device.acc)} of itself "
-            f"by axis, acc {1e3 * device.acc_early_s:.2f} ms early"
-        ]
-
-    def _tracking(self) -> list[str]:
-        if not self.turn_on_std:
-            return ["gyro bias       not tracked"]
-        shift = self.rest_shift()
-        tilt = "not used" if self.tilt_std is None else f"to {np.degrees(self.tilt_std):.2f} deg"
-        return [
-            "gyro bias       tracked",
-            f"  at rest       {_row(shift.mean)} rad/s beyond, spread {_row(shift.std)}",
-            f"  vertical      {tilt}",
-        ]
 
 
 def _prior(mean: list[float], std: list[float]) -> BiasPrior:
@@ -447,7 +442,8 @@ class ImuModel:
         turn_on, tracked, vertical = self.about.turn_on(), None, None
         if turn_on is not None:
             tracked = track_gyro_bias(samples, turn_on, self.about.rest_shift())
-            vertical = self._known_vertical(tracked.vertical)
+            if tracked.vertical is not None and self.about.tilt_std is not None:
+                vertical = replace(tracked.vertical, std_lasting=self.about.tilt_std)
             samples = replace(samples, gyro=samples.gyro - tracked.gyro)
         ratio = samples.rate_hz / self.about.rate_hz
         native = abs(ratio - 1.0) <= self.about.rate_tolerance
@@ -480,12 +476,6 @@ class ImuModel:
             vertical=vertical,
         )
 
-    def _known_vertical(self, tracked: TrackedVertical | None) -> TrackedVertical | None:
-        """The tracked vertical where training has shown how far it is off; else None."""
-        if tracked is None or self.about.tilt_std is None:
-            return None
-        return replace(tracked, std_lasting=self.about.tilt_std)
-
     def _run(self, stream: Array) -> tuple[Array, Array]:
         """(m, 6) corrections and log variances of all blocks, in pieces that carry the state."""
         blocks = -(-len(stream) // BLOCK)
@@ -494,7 +484,10 @@ class ImuModel:
             np.zeros([1, 1, entry.shape[-1]], dtype=np.float32)
             for entry in self.session.get_inputs()[1:]
         ]
-        for first, last, piece in _pieces(stream, blocks):
+        for first in range(0, blocks, CHUNK_BLOCKS):
+            last = min(first + CHUNK_BLOCKS, blocks)
+            seen = np.arange(first * BLOCK - CONTEXT, (last - 1) * BLOCK + CONTEXT + 1)
+            piece = stream[np.clip(seen, 0, len(stream) - 1)][None].astype(np.float32)
             feed = {"samples": piece, "state_1": states[0], "state_2": states[1]}
             found, log_found, *states = self.session.run(None, feed)
             correction[first:last], log_variance[first:last] = found[0], log_found[0]
@@ -506,13 +499,6 @@ class ImuModel:
                 f"{samples.source}: {len(samples)} samples, needed at least {RECEPTIVE_FIELD}: "
                 "the model looks at that many at once. Use a longer recording."
             )
-        self._require_rate(samples)
-        require_no_gaps(samples)
-        require_plausible(samples)
-        if check_mounting:
-            self._require_mounting(samples)
-
-    def _require_rate(self, samples: ImuSamples) -> None:
         slowest, fastest = self.about.accepted_rates(FASTEST)
         if not slowest <= samples.rate_hz <= fastest:
             raise DatasetError(
@@ -520,8 +506,10 @@ class ImuModel:
                 f"{slowest:.0f} to {fastest:.0f} Hz (trained at {self.about.rate_hz:.0f} Hz, "
                 "faster rates are resampled). Use another model, or `--imu raw`."
             )
-
-    def _require_mounting(self, samples: ImuSamples) -> None:
+        require_no_gaps(samples)
+        require_plausible(samples)
+        if not check_mounting:
+            return
         mean = samples.acc.mean(0)
         cosine = mean @ np.array(self.about.mean_force) / np.linalg.norm(mean)
         angle_deg = float(np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))))
@@ -546,15 +534,6 @@ def require_no_gaps(samples: ImuSamples) -> None:
             f"{samples.stamps_ns[at]} ns ({len(before)} gaps); the model needs an unbroken stream. "
             "Cut the recording at the gap and use the parts one by one."
         )
-
-
-def _pieces(stream: Array, blocks: int) -> Iterator[tuple[int, int, Array]]:
-    """First and last block of each piece and the samples its features see."""
-    for first in range(0, blocks, CHUNK_BLOCKS):
-        last = min(first + CHUNK_BLOCKS, blocks)
-        seen = np.arange(first * BLOCK - CONTEXT, (last - 1) * BLOCK + CONTEXT + 1)
-        piece = stream[np.clip(seen, 0, len(stream) - 1)]
-        yield first, last, piece[None].astype(np.float32)
 
 
 def _resampled(samples: ImuSamples, rate_hz: float) -> ImuSamples:

@@ -18,7 +18,7 @@ from maci2.calibration_prior import CALIBRATED
 from maci2.errors import DatasetError, MeasurementError
 from maci2.field_docs import document_fields
 from maci2.geometry import so3_exp
-from maci2.imu.values import RESOLUTION, changed, runs_of_equal
+from maci2.imu.values import RESOLUTION, changed
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.types import NS, Array, Stamps
 
@@ -87,13 +87,13 @@ that integrates to nothing. Chosen on MH_01, MH_05, V2_01 and V1_02 of EuRoC, wh
 mean NEES of velocities from 2.9 to 1.0; without vibration there is no excess and no effect."""
 
 VIBRATION_WINDOW_S = 1.0
-"""Length of time over which high-frequency variance is averaged [s]."""
+"""Time before each sample over which high-frequency variance is averaged [s]: a stream has no later
+ones."""
 
-PER_SAMPLE = (
-    "stamps_ns", "gyro", "acc", "var_gyro", "var_acc",
-    "std_gyro_bias", "removed_gyro", "removed_acc",
-)  # fmt: skip
-"""Fields of `ImuMeasurements` that have an entry for each sample."""
+OPTIONAL = ("std_gyro_bias", "removed_gyro", "removed_acc")
+PER_SAMPLE = ("stamps_ns", "gyro", "acc", "var_gyro", "var_acc", *OPTIONAL)
+"""Fields of `ImuMeasurements` that have an entry for each sample, some of them only of a model that
+corrects the samples."""
 
 
 @dataclass(frozen=True)
@@ -196,27 +196,20 @@ class ImuMeasurements:
         )
         shape = (len(stamps_ns), 3)
         object.__setattr__(self, "stamps_ns", stamps_ns)
-        for name in ("gyro", "acc", "var_gyro", "var_acc"):
-            values = validation.as_array(getattr(self, name), shape, f"{place} {name}")
-            object.__setattr__(self, name, values)
+        shapes = dict.fromkeys(PER_SAMPLE[1:], shape) | {"cov_0": (9, 9)}
+        for name, needed in shapes.items():
+            values, finite = getattr(self, name), name != "std_gyro_bias"
+            if values is not None or name not in OPTIONAL:
+                values = validation.as_array(values, needed, f"{place} {name}", finite=finite)
+                object.__setattr__(self, name, values)
         for name in ("var_gyro", "var_acc"):
             if (getattr(self, name) < 0.0).any():
                 raise MeasurementError(f"{place} {name} is negative; a variance must not be.")
-        object.__setattr__(self, "cov_0", validation.as_array(self.cov_0, (9, 9), f"{place} cov_0"))
         validation.require_type(self.bias_prior, BiasPrior, f"{place} bias_prior", "BiasPrior()")
         if self.rate_hz is not None:
             validation.as_number(self.rate_hz, f"{place} rate_hz", 0.0, exclusive=True)
         for name in ("walk_gyro", "walk_acc"):
             validation.as_number(getattr(self, name), f"{place} {name}", 0.0)
-        if self.std_gyro_bias is not None:
-            std = validation.as_array(
-                self.std_gyro_bias, shape, f"{place} std_gyro_bias", finite=False
-            )
-            object.__setattr__(self, "std_gyro_bias", std)
-        for name in ("removed_gyro", "removed_acc"):
-            if getattr(self, name) is not None:
-                values = validation.as_array(getattr(self, name), shape, f"{place} {name}")
-                object.__setattr__(self, name, values)
         if self.vertical is not None:
             validation.require_type(self.vertical, TrackedVertical, f"{place} vertical", "None")
             validation.as_array(self.vertical.Rs_w_b, (*shape, 3), f"{place} vertical.Rs_w_b")
@@ -330,18 +323,19 @@ def raw_model(
 def rounding_variance(values: Array) -> Array:
     """(n, 3) what rounding adds to the variance of each reading.
 
-    A step of q is an error of variance q^2 / 12 that lasts for a run of r equal readings. Its
-    integral over the run is that of white noise of variance r q^2 / 12 a reading. The step is the
-    smallest difference between readings of an axis; where none repeats, none is to be seen.
+    A step of q is an error of variance q^2 / 12 that stays for as long as readings are equal, so
+    the integral of k equal readings has the variance k^2 q^2 / 12: the last of them adds (2 k - 1)
+    q^2 / 12. The step is the smallest difference between readings of an axis; where none repeats,
+    none is to be seen.
     """
-    variance = np.zeros(values.shape)
-    is_new = changed(values)
+    variance, row = np.zeros(values.shape), np.arange(len(values))
+    is_new = np.vstack([np.ones((1, values.shape[1]), dtype=bool), changed(values)])
     for axis in range(values.shape[1]):
         steps = np.diff(np.unique(values[:, axis]))
         steps = steps[steps > RESOLUTION]
         if 0 < len(steps) < len(values) - 1:
-            lengths = runs_of_equal(is_new[:, axis])[1].astype(np.int64)
-            variance[:, axis] = np.repeat(lengths, lengths) * steps.min() ** 2 / 12.0
+            equal_before = row - np.maximum.accumulate(np.where(is_new[:, axis], row, 0))
+            variance[:, axis] = (2 * equal_before + 1) * steps.min() ** 2 / 12.0
     return variance
 
 
@@ -351,16 +345,15 @@ def with_vibration(values: Array, variance: Array, rate_hz: float) -> Array:
         return variance
     # White noise of variance s^2 has second differences of variance 6 s^2.
     rough = np.diff(values, n=2, axis=0) ** 2 / 6.0
-    rough = np.concatenate([rough[:1], rough, rough[-1:]])
-    smooth = _moving_average(rough, max(int(VIBRATION_WINDOW_S * rate_hz), 1))
+    rough = np.concatenate([rough[:1], rough[:1], rough])
+    smooth = _mean_so_far(rough, max(round(VIBRATION_WINDOW_S * rate_hz), 1))
     return variance + VIBRATION_SHARE * np.maximum(smooth - variance, 0.0)
 
 
-def _moving_average(values: Array, size: int) -> Array:
-    """Mean over `size` rows around each; the first and the last row go on beyond the ends."""
-    padded = np.pad(values, ((size // 2 + 1, size - 1 - size // 2), (0, 0)), mode="edge")
-    sums = np.cumsum(padded, axis=0)
-    return (sums[size:] - sums[:-size]) / size
+def _mean_so_far(values: Array, size: int) -> Array:
+    """Mean over the last `size` rows up to each; before the first row there are more like it."""
+    sums = np.cumsum(np.pad(values, ((size, 0), (0, 0)), mode="edge"), axis=0)
+    return np.asarray((sums[size:] - sums[:-size]) / size)
 
 
 document_fields(__name__)

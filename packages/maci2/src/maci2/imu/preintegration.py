@@ -6,7 +6,7 @@ nothing.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -14,12 +14,8 @@ from maci2 import validation
 from maci2.errors import DatasetError
 from maci2.geometry.se3 import skew_stack
 from maci2.imu.measurements import ImuMeasurements
-from maci2.imu.preintegration_kernels import (
-    SHORT_SERIES_BELOW,
-    interpolate_samples,
-    preintegrate_segments,
-)
-from maci2.jit import are_interpreted, kernel
+from maci2.imu.preintegration_kernels import SHORT_SERIES_BELOW, preintegrate_segments
+from maci2.jit import are_interpreted
 from maci2.types import NS, Array, Stamps
 
 GAMMA = slice(0, 3)
@@ -109,27 +105,12 @@ def integrate_between(
     dt, gamma, beta, alpha, cov, by_bias = integrate_segments(
         imu, stamps_ns[:-1], stamps_ns[1:], bias, rule == "midpoint", rotations_only
     )
-    return Preintegrated(
-        stamps_ns,
-        dt,
-        gamma,
-        beta,
-        alpha,
-        cov,
-        np.ascontiguousarray(by_bias[:, :, 0:3]),
-        np.ascontiguousarray(by_bias[:, :, 3:6]),
-        bias_gyro,
-        bias_acc,
-    )
+    D_bg, D_ba = (np.ascontiguousarray(by_bias[:, :, axes]) for axes in (GAMMA, BETA))
+    return Preintegrated(stamps_ns, dt, gamma, beta, alpha, cov, D_bg, D_ba, bias_gyro, bias_acc)
 
 
-def rates_at_keyframes(imu: ImuMeasurements, pre: Preintegrated) -> Array:
-    """(m + 1, 6) angular rate [rad/s] and specific force [m/s^2] at the keyframes, less the biases
-    that were taken off."""
-    rates: Array = interpolate_samples(
-        imu.stamps_ns, imu.gyro, imu.acc, pre.bias_gyro, pre.bias_acc, pre.stamps_ns
-    )
-    return rates
+Segments = tuple[Array, Array, Array, Array, Array, Array]
+"""dt, gamma, beta, alpha, cov of m segments (see `Preintegrated`), and (m, 9, 6) by both biases."""
 
 
 def integrate_segments(
@@ -139,22 +120,14 @@ def integrate_segments(
     bias: Array,
     midpoint: bool,
     rotations_only: bool = False,
-) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """dt, gamma, beta, alpha, cov of m segments within the samples, and (m, 9, 6) by both biases;
-    (m, 6) biases of gyroscope and accelerometer are taken off."""
-    integrate = preintegrate_arrays if are_interpreted() else preintegrate_segments
-    segments: tuple[Array, Array, Array, Array, Array, Array] = integrate(
-        imu.stamps_ns,
-        imu.gyro,
-        imu.acc,
-        imu.var_gyro,
-        imu.var_acc,
-        imu.cov_0,
-        starts_ns,
-        ends_ns,
-        bias,
-        midpoint,
-        rotations_only,
+) -> Segments:
+    """Integrate m segments within the samples; (m, 6) biases of gyroscope and accelerometer are
+    taken off."""
+    if are_interpreted():
+        return preintegrate_arrays(imu, starts_ns, ends_ns, bias, midpoint)
+    samples = imu.stamps_ns, imu.gyro, imu.acc, imu.var_gyro, imu.var_acc, imu.cov_0
+    segments: Segments = preintegrate_segments(
+        *samples, starts_ns, ends_ns, bias, midpoint, rotations_only
     )
     return segments
 
@@ -167,91 +140,67 @@ def require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:
             f"{imu.source}: the IMU covers {imu.stamps_ns[0]}..{imu.stamps_ns[-1]} ns but the "
             f"window needs {start_ns}..{end_ns} ns; drop keyframes outside the IMU recording."
         )
-    longest, gap_ns, period_ns = _longest_step(imu.stamps_ns, start_ns, end_ns)
+    first = int(np.searchsorted(imu.stamps_ns, start_ns, side="right")) - 1
+    last = int(np.searchsorted(imu.stamps_ns, end_ns, side="left"))
+    steps_ns = np.diff(imu.stamps_ns[first : last + 1])
+    gap_ns = int(steps_ns.max(initial=0))
+    period_ns = float(steps_ns.sum() - gap_ns) / max(len(steps_ns) - 1, 1)
     if 0.0 < MAX_GAP_PERIODS * period_ns < gap_ns:
         raise DatasetError(
             f"{imu.source}: no IMU sample for {gap_ns / 1e6:.1f} ms after timestamp "
-            f"{imu.stamps_ns[longest]} ns, inside the window {start_ns}..{end_ns} ns; at most "
-            f"{MAX_GAP_PERIODS * period_ns / 1e6:.1f} ms is allowed. Choose a window without a gap."
+            f"{imu.stamps_ns[first + int(np.argmax(steps_ns))]} ns, inside the window "
+            f"{start_ns}..{end_ns} ns; at most {MAX_GAP_PERIODS * period_ns / 1e6:.1f} ms is "
+            "allowed. Choose a window without a gap."
         )
 
 
-@kernel
-def _longest_step(stamps_ns: Stamps, start_ns: int, end_ns: int) -> tuple[int, int, float]:
-    """Index and length of the longest step that touches the window, and the mean of the others."""
-    first = int(np.searchsorted(stamps_ns, start_ns, side="right")) - 1
-    last = int(np.searchsorted(stamps_ns, end_ns, side="left"))
-    longest, gap_ns = first, 0
-    for i in range(first, last):
-        step_ns = stamps_ns[i + 1] - stamps_ns[i]
-        if step_ns > gap_ns:
-            longest, gap_ns = i, step_ns
-    others_ns = stamps_ns[last] - stamps_ns[first] - gap_ns
-    return longest, gap_ns, others_ns / max(last - first - 1, 1)
-
-
-class _Steps(NamedTuple):
-    """The n integration steps of m segments."""
-
-    dt: Array
-    """(m, n) [s], zero where a segment has fewer steps."""
-    gyro: Array
-    """(m, n, 3) angular rate without bias [rad/s]."""
-    acc: Array
-    """(m, n, 3) specific force without bias [m/s^2]."""
-    std: Array
-    """(m, n, 6) noise of the whole step [rad/s, m/s^2]."""
-
-
 def preintegrate_arrays(
-    stamps_ns: Stamps,
-    gyro: Array,
-    acc: Array,
-    var_gyro: Array,
-    var_acc: Array,
-    cov_0: Array,
-    starts_ns: Stamps,
-    ends_ns: Stamps,
-    bias: Array,
-    midpoint: bool,
-    rotations_only: bool = False,
-) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Results of `preintegrate_segments`: dt, gamma, beta, alpha, cov, and (m, 9, 6) by both
-    biases; all of it whatever is asked for."""
-    start_ns, end_ns = starts_ns[:, None], ends_ns[:, None]
-    values, variances = np.hstack([gyro, acc]), np.hstack([var_gyro, var_acc])
-    steps = _steps(stamps_ns, values, variances, start_ns, end_ns, bias, midpoint)
-    R_at, whole, part, gamma = _rotations(steps, midpoint)
-    d_beta = steps.dt[..., None] * (R_at @ steps.acc[..., None])[..., 0]
+    imu: ImuMeasurements, starts_ns: Stamps, ends_ns: Stamps, bias: Array, midpoint: bool
+) -> Segments:
+    """Results of `preintegrate_segments`; all of it whatever is asked for."""
+    dt, values, std = _steps(imu, starts_ns[:, None], ends_ns[:, None], bias, midpoint)
+    R_at, whole, part, gamma = _rotations(values[..., :3], dt, midpoint)
+    d_beta = dt[..., None] * (R_at @ values[..., 3:, None])[..., 0]
     beta = np.cumsum(d_beta, axis=1)
-    alpha = np.cumsum(steps.dt[..., None] * (beta - 0.5 * d_beta), axis=1)
-    errors = _errors(steps, R_at, whole, part, d_beta, beta, alpha)
-    noise = errors * steps.std[:, :, None, :]
-    sums = cov_0 + np.einsum("knic,knjc->kij", noise, noise, optimize=True)
-    dt = (ends_ns - starts_ns) / NS
-    to_errors = _errors_D_sums(gamma, beta[:, -1], alpha[:, -1], dt)
-    cov = to_errors @ sums @ np.swapaxes(to_errors, 1, 2)
+    alpha = np.cumsum(dt[..., None] * (beta - 0.5 * d_beta), axis=1)
+
+    # What one unit of error of gyroscope and accelerometer does to [psi, c_v, c_p] in a step.
+    t = np.cumsum(dt, axis=1)
+    tau = (0.5 * dt - t)[..., None, None]
+    kick, force = _crossed(d_beta, part), dt[..., None, None] * R_at
+    by_gyro = [
+        whole,
+        _crossed(beta, whole) - kick,
+        _crossed(alpha - t[..., None] * beta, whole) - tau * kick,
+    ]
+    by_acc = [np.zeros_like(force), force, tau * force]
+    errors = np.concatenate([np.concatenate(by, axis=2) for by in (by_gyro, by_acc)], axis=3)
+    noise = errors * std[:, :, None, :]
+    sums = imu.cov_0 + np.einsum("knic,knjc->kij", noise, noise, optimize=True)
+
+    # From [psi, c_v, c_p] to the errors [dphi, dv, dp].
+    length_s, beta, alpha = (ends_ns - starts_ns) / NS, beta[:, -1].copy(), alpha[:, -1].copy()
+    D = np.tile(np.eye(9), (len(length_s), 1, 1))
+    D[:, GAMMA, GAMMA] = np.swapaxes(gamma, 1, 2)
+    D[:, BETA, GAMMA], D[:, ALPHA, GAMMA] = -skew_stack(beta), -skew_stack(alpha)
+    D[:, ALPHA, BETA] = length_s[:, None, None] * np.eye(3)
     # A bias is -1 in all steps.
-    by_bias = -to_errors @ errors.sum(axis=1)
-    return dt, gamma, beta[:, -1].copy(), alpha[:, -1].copy(), cov, by_bias
+    by_bias = -D @ errors.sum(axis=1)
+    return length_s, gamma, beta, alpha, D @ sums @ np.swapaxes(D, 1, 2), by_bias
 
 
 def _steps(
-    stamps_ns: Stamps,
-    values: Array,
-    variances: Array,
-    start_ns: Stamps,
-    end_ns: Stamps,
-    bias: Array,
-    midpoint: bool,
-) -> _Steps:
-    """Samples less bias, and variances, interpolated to where the steps between them read them."""
-    first = np.searchsorted(stamps_ns, start_ns, side="right") - 1
-    count = np.searchsorted(stamps_ns, end_ns, side="left") - first
+    imu: ImuMeasurements, start_ns: Stamps, end_ns: Stamps, bias: Array, midpoint: bool
+) -> tuple[Array, Array, Array]:
+    """Steps between the samples of m segments: lengths (m, n) [s], zero where a segment has fewer;
+    (m, n, 6) samples less bias where a step reads them, and noise of the whole step."""
+    values, variances = np.hstack([imu.gyro, imu.acc]), np.hstack([imu.var_gyro, imu.var_acc])
+    first = np.searchsorted(imu.stamps_ns, start_ns, side="right") - 1
+    count = np.searchsorted(imu.stamps_ns, end_ns, side="left") - first
     n = np.arange(int(count.max(initial=1)))
-    index = np.minimum(first + n, len(stamps_ns) - 2)
-    begin = (stamps_ns[index] - start_ns) / NS
-    period = (stamps_ns[index + 1] - stamps_ns[index]) / NS
+    index = np.minimum(first + n, len(imu.stamps_ns) - 2)
+    begin = (imu.stamps_ns[index] - start_ns) / NS
+    period = (imu.stamps_ns[index + 1] - imu.stamps_ns[index]) / NS
     left = np.maximum(begin, 0.0)
     dt = np.where(n < count, np.minimum(begin + period, (end_ns - start_ns) / NS) - left, 0.0)
     place = ((left + (0.5 * dt if midpoint else 0.0) - begin) / period)[..., None]
@@ -261,19 +210,24 @@ def _steps(
     longer = np.divide(period, dt, out=np.zeros_like(dt), where=dt > 0.0)
     # Beyond a segment's own steps the samples are of no use, and a variance there may be anything.
     std = np.sqrt(longer[..., None] * np.where(dt[..., None] > 0.0, variance, 0.0))
-    return _Steps(dt, read[..., :3], read[..., 3:], std)
+    return dt, read, std
 
 
-def _rotations(steps: _Steps, midpoint: bool) -> tuple[Array, Array, Array, Array]:
+def _rotations(gyro: Array, dt: Array, midpoint: bool) -> tuple[Array, Array, Array, Array]:
     """(m, n, 3, 3) rotation where acceleration is summed, gyroscope error to psi over the whole
     step and up to there; (m, 3, 3) gamma."""
-    dt = (0.5 if midpoint else 1.0) * steps.dt
-    phi = steps.gyro * dt[..., None]
-    s, c, r = (values[..., None, None] for values in _coefficients((phi**2).sum(axis=-1)))
+    dt = ((0.5 if midpoint else 1.0) * dt)[..., None, None]
+    phi = gyro * dt[..., 0]
+    t = np.linalg.norm(phi, axis=-1)[..., None, None]
     cross = skew_stack(phi.reshape(-1, 3)).reshape(*phi.shape, 3)
     squared = cross @ cross
+    # sin(t) / t, (1 - cos t) / t^2 and (t - sin t) / t^3, whose closed form loses small angles.
+    s, c, t2 = np.sinc(t / np.pi), 0.5 * np.sinc(0.5 * t / np.pi) ** 2, t**2
+    series = 1.0 / 6.0 - t2 / 120.0 * (1.0 - t2 / 42.0 * (1.0 - t2 / 72.0))
+    is_short = t2 < SHORT_SERIES_BELOW
+    r = np.where(is_short, series, (t - np.sin(t)) / np.where(is_short, 1.0, t) ** 3)
     turn = np.eye(3) + s * cross + c * squared
-    jacobian = dt[..., None, None] * (np.eye(3) + c * cross + r * squared)
+    jacobian = dt * (np.eye(3) + c * cross + r * squared)
     if not midpoint:
         R_at, gamma = _chained(turn)
         whole = R_at @ jacobian
@@ -281,18 +235,6 @@ def _rotations(steps: _Steps, midpoint: bool) -> tuple[Array, Array, Array, Arra
     R, gamma = _chained(turn @ turn)
     R_at, part = R @ turn, R @ jacobian
     return R_at, R_at @ jacobian + part, part, gamma
-
-
-def _coefficients(t2: Array) -> tuple[Array, Array, Array]:
-    """sin(t) / t, (1 - cos t) / t^2 and (t - sin t) / t^3 of squared angles [rad^2]."""
-    t = np.sqrt(np.maximum(t2, SHORT_SERIES_BELOW))
-    s, c, r = np.sin(t) / t, 2.0 * (np.sin(0.5 * t) / t) ** 2, (t - np.sin(t)) / t**3
-    is_short = t2 < SHORT_SERIES_BELOW
-    return (
-        np.where(is_short, 1.0 - t2 / 6.0 * (1.0 - t2 / 20.0 * (1.0 - t2 / 42.0)), s),
-        np.where(is_short, 0.5 - t2 / 24.0 * (1.0 - t2 / 30.0 * (1.0 - t2 / 56.0)), c),
-        np.where(is_short, 1.0 / 6.0 - t2 / 120.0 * (1.0 - t2 / 42.0 * (1.0 - t2 / 72.0)), r),
-    )
 
 
 def _chained(turn: Array) -> tuple[Array, Array]:
@@ -304,34 +246,6 @@ def _chained(turn: Array) -> tuple[Array, Array]:
     return R, gamma
 
 
-def _errors(
-    steps: _Steps, R_at: Array, whole: Array, part: Array, d_beta: Array, beta: Array, alpha: Array
-) -> Array:
-    """(m, n, 9, 6) what one unit of error of gyroscope and accelerometer does to [psi, c_v, c_p]
-    in a step (see `preintegration_kernels`)."""
-    t = np.cumsum(steps.dt, axis=1)
-    tau = (0.5 * steps.dt - t)[..., None, None]
-    kick = _crossed(d_beta, part)
-    force = steps.dt[..., None, None] * R_at
-    gyro = [
-        whole,
-        _crossed(beta, whole) - kick,
-        _crossed(alpha - t[..., None] * beta, whole) - tau * kick,
-    ]
-    acc = [np.zeros_like(force), force, tau * force]
-    return np.concatenate([np.concatenate(gyro, axis=2), np.concatenate(acc, axis=2)], axis=3)
-
-
 def _crossed(vectors: Array, matrices: Array) -> Array:
     """[v]x M of every step."""
     return np.cross(vectors[..., None], matrices, axisa=-2, axisb=-2, axisc=-2)
-
-
-def _errors_D_sums(gamma: Array, beta: Array, alpha: Array, dt: Array) -> Array:
-    """(m, 9, 9) from [psi, c_v, c_p] to the errors [dphi, dv, dp]."""
-    D = np.zeros((len(dt), 9, 9))
-    D[:, 0:3, 0:3] = np.swapaxes(gamma, 1, 2)
-    D[:, 3:6, 0:3], D[:, 3:6, 3:6] = -skew_stack(beta), np.eye(3)
-    D[:, 6:9, 0:3], D[:, 6:9, 6:9] = -skew_stack(alpha), np.eye(3)
-    D[:, 6:9, 3:6] = dt[:, None, None] * np.eye(3)
-    return D

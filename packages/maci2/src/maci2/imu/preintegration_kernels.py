@@ -396,18 +396,3 @@ def _errors_from_sums(
             out[i, c] = gamma[i, i] * psi_i + gamma[j, i] * psi_j + gamma[k, i] * psi_k
             out[3 + i, c] = c_v - (beta[j] * psi_k - beta[k] * psi_j)
             out[6 + i, c] = c_p + t * c_v - (alpha[j] * psi_k - alpha[k] * psi_j)
-
-
-@kernel
-def interpolate_samples(
-    stamps_ns: Stamps, gyro: Array, acc: Array, bias_gyro: Array, bias_acc: Array, at_ns: Stamps
-) -> Array:
-    """(n, 6) what gyroscope and accelerometer measure at n times, less their biases."""
-    rates = np.empty((len(at_ns), 6))
-    for k in range(len(at_ns)):
-        i = min(np.searchsorted(stamps_ns, at_ns[k], side="right") - 1, len(stamps_ns) - 2)
-        share = (at_ns[k] - stamps_ns[i]) / (stamps_ns[i + 1] - stamps_ns[i])
-        for j in range(3):
-            rates[k, j] = gyro[i, j] + share * (gyro[i + 1, j] - gyro[i, j]) - bias_gyro[j]
-            rates[k, 3 + j] = acc[i, j] + share * (acc[i + 1, j] - acc[i, j]) - bias_acc[j]
-    return rates

@@ -1,4 +1,5 @@
 """Filling the cache: kernels compiled by other processes, as many at once as there are cores.
+`python -m maci2.jit.fill JOB...` is such a process.
 
 A job runs a piece of the product once on little data and so compiles all kernels that it uses.
 Jobs that use the same kernels are done by one worker, one after another. It holds its job's lock,
@@ -6,16 +7,19 @@ so that two fillings at once share the work; a worker that is killed leaves whol
 timestamp.
 """
 
+import gc
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from maci2.jit.cache import cache_folder, is_filled, kernels_in
-from maci2.jit.mode import is_seldom
+from maci2.jit.cache import cache_folder, is_filled, kernels_in, stamp_of
+from maci2.jit.kernels import is_seldom
 
 Progress = Callable[[str, int, int], None]
 """Told what is being compiled, how many kernels there are by now, and how many there will be."""
@@ -37,22 +41,9 @@ CHAINS = (
 )
 """Jobs of one worker, which finds in memory what the jobs before have compiled."""
 
-OWN_KERNELS = {"maci2.estimator": "initialize"}
-"""Rooms whose kernels nobody needs who does not run the job."""
-
 _POLL_S = 0.2
-_announce: list[Callable[[], object]] = []
 
-
-def before_compiling(callback: Callable[[], object]) -> None:
-    """Have `callback` run once in this process, before the first kernel that is not cached."""
-    _announce[:] = [callback]
-
-
-def announce_compiling() -> None:
-    """A kernel is not in the cache."""
-    if _announce:
-        _announce.pop()()
+LOW_PRIORITY = 19
 
 
 def fill(
@@ -85,6 +76,13 @@ def fill(
     return sorted(job for job in missing if not is_filled(job))
 
 
+def target(job: str) -> Callable[[], None]:
+    """Function that a job runs."""
+    module, _, function = JOBS[job][0].partition(":")
+    run_once: Callable[[], None] = getattr(import_module(module), function)
+    return run_once
+
+
 def is_installed(job: str) -> bool:
     """The package of a job is there: some jobs belong to one that extends this."""
     return find_spec(JOBS[job][0].partition(".")[0]) is not None
@@ -110,7 +108,7 @@ def fill_aside(jobs: Sequence[str]) -> None:
 def _start(arguments: list[str], own_session: bool) -> "subprocess.Popen[bytes]":
     quiet = subprocess.DEVNULL
     return subprocess.Popen(
-        [sys.executable, "-m", "maci2.jit", *arguments],
+        [sys.executable, "-m", "maci2.jit.fill", *arguments],
         env=_environment(),
         start_new_session=own_session,
         stdin=quiet,
@@ -129,3 +127,45 @@ def _environment() -> dict[str, str]:
         "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1",
         "PYTHONPATH": os.pathsep.join(paths),
     }
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the file; a process that dies lets go of it."""
+    try:
+        import fcntl
+    except ImportError:
+        # Two workers then do the same work, and each kernel is written whole by either.
+        yield
+        return
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def run(job: str) -> None:
+    """Compile what a job needs, unless another process has done so by now."""
+    folder = cache_folder()
+    if folder is None:
+        return
+    with locked(folder / f"{job}.lock"):
+        if not is_filled(job):
+            target(job)()
+            stamp_of(folder, job).touch()
+
+
+def main(arguments: list[str]) -> None:
+    """The worker."""
+    if arguments[:1] == ["--aside"]:
+        os.nice(LOW_PRIORITY)
+    for job in arguments:
+        if job in JOBS:
+            run(job)
+
+
+if __name__ == "__main__":
+    # Compiling makes millions of objects, and looking for garbage among them takes a tenth of it.
+    gc.disable()
+    main(sys.argv[1:])
+    # Everything is written by now: nobody needs those objects taken apart one by one.
+    os._exit(0)

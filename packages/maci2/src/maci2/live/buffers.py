@@ -192,11 +192,8 @@ class SampleBuffer:
             self._insert(item_ns, item)
         if not admitted.jump_s:
             return ""
-        if admitted.jump_s > 0.0:
-            what = f"the IMU's timestamps jumped by {admitted.jump_s:.2f} s"
-        else:
-            what = f"the IMU's clock was set back by {-admitted.jump_s:.2f} s"
-        return f"{what} at {self.first_ns} ns"
+        how = "timestamps jumped" if admitted.jump_s > 0.0 else "clock was set back"
+        return f"the IMU's {how} by {abs(admitted.jump_s):.2f} s at {self.first_ns} ns"
 
     def _known(self, stamp_ns: int, values: Values) -> bool:
         """True if this sample is there already."""
@@ -372,9 +369,8 @@ class PairQueue:
             return None
         self._step_ns = step_ns
         excess_s = (step_ns - (imu_ns - before[1])) / NS
-        return (
-            excess_s if before_ns and step_ns > LONGER * before_ns and excess_s > JUMP_S else None
-        )
+        is_jump = before_ns and step_ns > LONGER * before_ns and excess_s > JUMP_S
+        return excess_s if is_jump else None
 
     def ready(self, samples: SampleBuffer) -> bool:
         """True if the oldest pair is covered by samples."""
@@ -412,22 +408,10 @@ class CallbackThread(Generic[Result]):
         self._waiting: deque[Result] = deque(maxlen=size)
         self._running = False
         self._closed = False
-        self._dropped = 0
-        self._error = ""
+        self.dropped = 0  # results that the function did not get because it was busy
+        self.error = ""  # that the function raised last; empty after a call without one
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
-
-    @property
-    def dropped(self) -> int:
-        """Results that the function did not get because it was busy."""
-        with self._changed:
-            return self._dropped
-
-    @property
-    def error(self) -> str:
-        """Error that the function raised last; empty after a call without one."""
-        with self._changed:
-            return self._error
 
     @property
     def is_current(self) -> bool:
@@ -439,7 +423,7 @@ class CallbackThread(Generic[Result]):
         with self._changed:
             if self._closed:
                 return
-            self._dropped += len(self._waiting) == self._waiting.maxlen
+            self.dropped += len(self._waiting) == self._waiting.maxlen
             self._waiting.append(result)
             self._changed.notify_all()
 
@@ -474,8 +458,7 @@ class CallbackThread(Generic[Result]):
                 self._running = True
             error = self._call(result)
             with self._changed:
-                self._running = False
-                self._error = error
+                self._running, self.error = False, error
                 self._changed.notify_all()
 
     def _call(self, result: Result) -> str:
@@ -483,7 +466,7 @@ class CallbackThread(Generic[Result]):
             self._function(result)
         except BaseException as error:  # SystemExit in a callback must not end the stream
             text = f"the callback raised {type(error).__name__}: {error}"
-            if text != self._error:
+            if text != self.error:
                 _LOG.warning("%s; the stream goes on", text, exc_info=True)
             return text
         return ""

@@ -1,35 +1,35 @@
 """Initialization while the sensors run."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from maci2.consistency import (
     MeasuredConstants,
     OnlineConsistency,
-    SampleRate,
-    contradictions,
     initialize,
+    missing_samples,
     rotation_about_axes_deg,
 )
 from maci2.estimator import InitResult, Verdict
-from maci2.estimator.initialize import chained_poses
+from maci2.estimator.initial_guess import chained_poses
 from maci2.geometry import se3_inv
 from maci2.geometry.gaussian import chi2_quantile
-from maci2.imu import BiasPrior, ImuMeasurements
+from maci2.imu import BiasPrior
 from maci2.imu.model_choice import is_learned
+from maci2.jit import warm_up
 from maci2.live.buffers import SETTLE_NS
 from maci2.live.stream import BEFORE_S, OnlineConfig, OnlineStatus, SensorStream
 from maci2.odometry.settings import bias_walks
-from maci2.odometry.zero_motion import is_still
-from maci2.pipeline.warm_up import warm_up
+from maci2.odometry.track import is_still
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS, Array
 from maci2.validation import LARGEST_STAMP_NS, require_type
 from maci2.vision import RelativePoses
-from maci2.vision.tracker import KeyframeTracker, PairTracker
+from maci2.vision.odometry import KeyframeTracker, PairTracker
 
 FALSE_ALARM = 1e-3
 """Probability that a window with the same biases is called contradictory."""
@@ -38,11 +38,10 @@ DOUBTED_AFTER_S = 1.0
 """Once windows have contradicted it for this long, the memory is what is wrong [s]."""
 
 
-@dataclass(frozen=True)
-class _Remembered:
+class _Remembered(NamedTuple):
     """Posterior of the biases of one window and of all before it that it was built on."""
 
-    start_ns: int
+    middle_ns: float
     end_ns: int
     mean: Array
     """(6,) gyroscope [rad/s], accelerometer [m/s^2]."""
@@ -51,10 +50,6 @@ class _Remembered:
     """(6,) of axes that may be taken as independent."""
 
     windows: int
-
-    @property
-    def middle_ns(self) -> float:
-        return 0.5 * (self.start_ns + self.end_ns)
 
 
 class BiasMemory:
@@ -69,14 +64,13 @@ class BiasMemory:
     """
 
     def __init__(self, walk_gyro: float, walk_acc: float) -> None:
-        walks = np.array([walk_gyro] * 3 + [walk_acc] * 3)
-        self._walk_variance = walks**2
-        self._known: list[_Remembered] = []
-        self._contradicted_ns: int | None = None
+        self._walk_variance = np.repeat([walk_gyro, walk_acc], 3) ** 2
+        self.clear()
 
     def clear(self) -> None:
-        self._known.clear()
-        self._contradicted_ns = None
+        """Forget all windows."""
+        self._known: list[_Remembered] = []
+        self._contradicted_ns: int | None = None
 
     @property
     def windows(self) -> int:
@@ -88,8 +82,7 @@ class BiasMemory:
         before = self._before(start_ns)
         if before is None:
             return None
-        variance = before.variance + self._walked(before, start_ns, end_ns)
-        std = np.sqrt(variance)
+        std = np.sqrt(self._variance(before, 0.5 * (start_ns + end_ns)))
         return BiasPrior(before.mean[:3], std[:3], before.mean[3:], std[3:])
 
     def contradicts(self, alone: InitResult, prior: BiasPrior) -> bool:
@@ -122,17 +115,10 @@ class BiasMemory:
             return
         start_ns, end_ns = int(state.stamps_ns[0]), int(state.stamps_ns[-1])
         before = self._before(start_ns)
-        self._known.append(
-            _Remembered(
-                start_ns,
-                end_ns,
-                np.concatenate([state.gyro_bias, state.acc_bias]),
-                np.concatenate(
-                    [uncorrelated(posterior.gyro_bias), uncorrelated(posterior.acc_bias)]
-                ),
-                before.windows + 1 if before else 1,
-            )
-        )
+        mean = np.append(state.gyro_bias, state.acc_bias)
+        variance = np.append(uncorrelated(posterior.gyro_bias), uncorrelated(posterior.acc_bias))
+        windows = before.windows + 1 if before else 1
+        self._known.append(_Remembered(0.5 * (start_ns + end_ns), end_ns, mean, variance, windows))
 
     def _before(self, start_ns: int) -> _Remembered | None:
         """The most certain of those that ended before a window starts; later windows start later,
@@ -140,16 +126,13 @@ class BiasMemory:
         ended = [known for known in self._known if known.end_ns <= start_ns]
         if not ended:
             return None
-        best = min(ended, key=lambda known: self._doubt(known, start_ns))
+        best = min(ended, key=lambda known: np.log(self._variance(known, start_ns)).sum())
         self._known = [best, *(known for known in self._known if known.end_ns > start_ns)]
         return best
 
-    def _doubt(self, known: _Remembered, start_ns: int) -> float:
-        return float(np.log(known.variance + self._walked(known, start_ns, start_ns)).sum())
-
-    def _walked(self, before: _Remembered, start_ns: int, end_ns: int) -> Array:
-        """Variance of the walk from the middle of one window to that of another."""
-        return self._walk_variance * (0.5 * (start_ns + end_ns) - before.middle_ns) / NS
+    def _variance(self, known: _Remembered, at_ns: float) -> Array:
+        """Variance of the biases at a later time, walked since the middle of a window."""
+        return known.variance + self._walk_variance * (at_ns - known.middle_ns) / NS
 
 
 def uncorrelated(cov: Array) -> Array:
@@ -291,20 +274,13 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
             # A time offset shows in samples on both sides of the window.
             around = self._measure(samples.between(before_ns, last_ns + SETTLE_NS), self._rig.imu)
             self._consistency.add(around, vision)
-        constants = self._consistency.constants(self._sample_rate(rate_hz))
+        rate = missing_samples(rate_hz, self._rig.imu.rate_hz)
+        constants = self._consistency.constants(rate)
         alone = initialize(imu, vision, self._tracker.T_b_c, constants=constants)
-        return self._combined(alone, imu, vision, constants) if self._carries else alone
-
-    def _combined(
-        self,
-        alone: InitResult,
-        imu: ImuMeasurements,
-        vision: RelativePoses,
-        constants: MeasuredConstants | None,
-    ) -> InitResult:
-        """The window with what earlier ones showed of the biases, unless it contradicts them."""
-        prior = self._biases.prior(int(vision.stamps_ns[0]), int(vision.stamps_ns[-1]))
-        result = alone
+        if not self._carries:
+            return alone
+        # With the biases that earlier windows showed, unless this one contradicts them.
+        prior, result = self._biases.prior(first_ns, last_ns), alone
         if prior is not None and self._biases.contradicts(alone, prior):
             reason = "the biases differ from those that earlier windows showed"
             status = "weak" if alone.verdict.status == "ok" else alone.verdict.status
@@ -317,12 +293,6 @@ class OnlineInitializer(SensorStream[InitResult, OnlineStatus]):
         with self._lock:
             self._status = replace(self._status, windows=self._biases.windows)
         return result
-
-    def _sample_rate(self, rate_hz: float | None) -> SampleRate | None:
-        stated_hz = self._rig.imu.rate_hz
-        if rate_hz is None or not (np.isfinite(stated_hz) and stated_hz > 0.0):
-            return None
-        return SampleRate(stated_hz, rate_hz)
 
     def _tell(self, restarts: int) -> None:
         """Bring the status up to date."""
@@ -352,4 +322,4 @@ def _consistent(result: InitResult, constants: MeasuredConstants | None) -> bool
         return True
     report = result.report
     as_stated = report.converged and report.inflation == 1.0 and report.rejected == 0
-    return as_stated and not (constants and contradictions(constants))
+    return as_stated and not (constants and constants.contradictions())

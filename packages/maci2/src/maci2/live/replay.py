@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import ImageError
 from maci2.live.initializer import OnlineInitializer
+from maci2.live.stream import BEFORE_S
 from maci2.live.tracker import OnlineTracker
 from maci2.sensors import Recording
 from maci2.types import NS
@@ -43,12 +44,10 @@ def replay(
     frames, imu = stereo_frames(recording), recording.imu
     # As a driver gives them: the initializer puts timestamps onto the IMU's clock itself.
     images_ns = frames.stamps_ns - recording.camera_shift_ns
-    first_ns = int(images_ns[0]) - NS // 2
-    samples = [(int(stamp), i) for i, stamp in enumerate(imu.stamps_ns) if stamp >= first_ns]
-    events = sorted(
-        [(stamp, 0, i) for stamp, i in samples]
-        + [(int(stamp), 1, i) for i, stamp in enumerate(images_ns)]
-    )
+    first_ns = int(images_ns[0]) - round(BEFORE_S * NS)
+    samples = [(int(stamp), 0, i) for i, stamp in enumerate(imu.stamps_ns) if stamp >= first_ns]
+    images = [(int(stamp), 1, i) for i, stamp in enumerate(images_ns)]
+    events = sorted(samples + images)
     taken = Replayed([], [], {}, [])
     began = time.perf_counter()
     for stamp_ns, kind, index in events:

@@ -6,16 +6,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from maci2.errors import CalibrationError, DatasetError, Maci2Error, OptionError
 from maci2.field_docs import document_fields
 from maci2.imu import ImuMeasurements
+from maci2.imu.measurements import VIBRATION_WINDOW_S
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
 from maci2.live.buffers import CallbackThread, PairQueue, SampleBuffer
 from maci2.odometry import Health, SmootherConfig
-from maci2.pipeline.gyro_rotation import GyroRotation
 from maci2.pipeline.track_recording import KEYFRAME_INTERVAL_S
+from maci2.pipeline.vision_sources import GyroRotation
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.corrections import corrected_readings
@@ -23,21 +24,10 @@ from maci2.sensors.stereo import Image, StereoPair
 from maci2.types import NS, Array
 from maci2.validation import as_array, as_image, as_number, as_stamp, as_whole, require_type
 from maci2.vision import rectified_extrinsics
-from maci2.vision.predicted_rotation import PredictedRotation
+from maci2.vision.relative_poses import PredictedRotation
 
 TURN_DEG = 5.0
 """Rotation about an axis from which on accelerometer bias and tilt can be separated."""
-
-
-class StreamConfig(Protocol):
-    """Configuration that every stream needs."""
-
-    @property
-    def imu(self) -> str: ...
-    @property
-    def waiting_pairs(self) -> int: ...
-    @property
-    def waiting_results(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -97,6 +87,9 @@ class OnlineTrackerConfig:
         require_type(
             self.smoother, SmootherConfig, "OnlineTrackerConfig.smoother", "SmootherConfig()"
         )
+
+
+StreamConfig = OnlineConfig | OnlineTrackerConfig
 
 
 def _require_stream(config: StreamConfig, name: str) -> None:
@@ -203,7 +196,7 @@ class TrackerStatus(StreamStatus):
 
 _LOG = logging.getLogger(__name__)
 
-BEFORE_S = 1.0
+BEFORE_S = 1.1 * VIBRATION_WINDOW_S
 """Samples before those that are used [s]: for vibration and the history of a learned model."""
 
 LONGEST_WAIT_S = 1.0
@@ -299,15 +292,12 @@ class SensorStream(ABC, Generic[Result, Status]):
             DatasetError: an argument has the wrong type or size.
         """
         stamp_ns = as_stamp(stamp_ns, "stamp_ns of the stereo pair", DatasetError)
-        left, right = (
-            as_image(
-                image, camera.resolution, f"the {name} image at {stamp_ns} ns", DatasetError
-            ).copy()
-            for name, image, camera in zip(
-                ("left", "right"), (left, right), self._rig.cameras, strict=False
-            )
-        )
-        pair = StereoPair(stamp_ns + self._shift_ns, left, right)
+        sides = zip(("left", "right"), (left, right), self._rig.cameras, strict=False)
+        images = [
+            as_image(image, camera.resolution, f"the {side} image at {stamp_ns} ns", DatasetError)
+            for side, image, camera in sides
+        ]
+        pair = StereoPair(stamp_ns + self._shift_ns, images[0].copy(), images[1].copy())
         with self._lock:
             if self._closed:
                 return
@@ -478,10 +468,6 @@ class SensorStream(ABC, Generic[Result, Status]):
         with self._lock:
             self._restart(reason)
 
-    def _copied_samples(self) -> ImuSamples:
-        with self._lock:
-            return self._samples.snapshot()
-
     def _measured(self, samples: ImuSamples, from_ns: int) -> ImuMeasurements:
         """The IMU model's measurements of the samples from a little before a time on."""
         first_ns = max(from_ns - round(BEFORE_S * NS), int(samples.stamps_ns[0]))
@@ -490,11 +476,9 @@ class SensorStream(ABC, Generic[Result, Status]):
     def _predicted_rotation(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
         """The gyroscope's rotation of the rectified camera, on the IMU's clock."""
         with self._lock:
-            if not self._samples.covers(end_ns):
+            if not (self._samples.covers(end_ns) and self._samples.first_ns <= start_ns):
                 return None
             samples = self._samples.snapshot()
-        if start_ns < samples.stamps_ns[0]:
-            return None
         # The same prediction whenever this runs: samples after the images have no part in it.
         imu = self._measured(samples.between(int(samples.stamps_ns[0]), end_ns), start_ns)
         return GyroRotation(imu, rectified_extrinsics(self._rig))(start_ns, end_ns)

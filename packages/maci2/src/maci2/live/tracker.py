@@ -5,22 +5,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from maci2.estimator.prediction import propagated
-from maci2.estimator.problem import Shared, States
+from maci2.estimator.problem import Shared
 from maci2.estimator.smoother import WINDOW_S
 from maci2.imu import ImuMeasurements
+from maci2.jit import warm_up
 from maci2.live.buffers import SETTLE_NS
 from maci2.live.stream import BEFORE_S, OnlineTrackerConfig, SensorStream, TrackerStatus
 from maci2.odometry import TrackedState
 from maci2.odometry.settings import tracker_settings
 from maci2.odometry.track import BRIDGING_AFTER_S, Tracker
-from maci2.pipeline.warm_up import warm_up
 from maci2.sensors import Rig
 from maci2.sensors.stereo import StereoPair
 from maci2.types import NS
 from maci2.validation import require_type
 from maci2.vision import RelativePoses
-from maci2.vision.tracker import KeyframeTracker, PairTracker
+from maci2.vision.odometry import KeyframeTracker, PairTracker
 
 REMEMBERED = 100
 """Keyframes whose fate is kept."""
@@ -40,14 +39,8 @@ class _Anchor:
         state = self.state
         if stamp_ns <= state.stamp_ns:
             return state
-        one = States(
-            state.T_w_b[None], state.v_w[None], state.gyro_bias[None], state.acc_bias[None]
-        )
-        span_ns = np.array([state.stamp_ns, stamp_ns])
-        states, covs = propagated(imu, span_ns, one, state.cov, self.shared, walks)
-        return replace(
-            state, stamp_ns=stamp_ns, T_w_b=states.Ts_w_b[0], v_w=states.v_w[0], cov=covs[0]
-        )
+        (carried,) = state.carried(imu, np.array([stamp_ns]), self.shared, walks)
+        return carried
 
 
 class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
@@ -127,13 +120,14 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
         """Take the keyframe that vision has made."""
         recent, stamp_ns = self._vision.so_far(), self._vision.last_ns
         assert stamp_ns is not None
-        imu = self._measured(self._copied_samples(), self._oldest_needed_ns(recent, stamp_ns))
+        with self._lock:
+            samples = self._samples.snapshot()
+        imu = self._measured(samples, self._oldest_needed_ns(recent, stamp_ns))
         if recent is None:
             self._bridge(imu, stamp_ns, "no stereo pair before it")
         else:
-            last = len(recent) - 1
             reason = recent.reasons[-1] if recent.reasons else ""
-            self._tracker.advance(imu, recent, last, reason)
+            self._tracker.advance(imu, recent, len(recent) - 1, reason)
         self._remember(imu, restarts)
 
     def _oldest_needed_ns(self, recent: RelativePoses | None, stamp_ns: int) -> int:

@@ -11,6 +11,7 @@ from maci2.estimator.problem import BIAS_GYRO, POSITION, ROTATION, STATE, VELOCI
 from maci2.files import finite_or_none
 from maci2.geometry import se3_adj, se3_inv, se3_log, skew
 from maci2.geometry.gaussian import chi2_quantile, nees
+from maci2.geometry.se3 import skew_stack
 from maci2.sensors import GroundTruth
 from maci2.types import GRAVITY_W, Array
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S as MAX_TRUTH_GAP_S
@@ -71,26 +72,20 @@ def compared_derivatives(truth: GroundTruth, T_b_c: Array) -> ComparedDerivative
     R_w_b, T_c_b = truth.Ts_w_b[:, :3, :3], se3_inv(T_b_c)
     gravity = np.zeros((3, STATE))
     gravity[:, ROTATION] = T_c_b[:3, :3] @ skew(R_w_b[0].T @ GRAVITY_W)
-    v_b = np.einsum("kji,kj->ki", R_w_b, truth.v_w)
-    velocity = np.zeros((len(v_b), 3, STATE))
-    velocity[:, :, ROTATION] = [skew(v) for v in v_b]
+    velocity = np.zeros((len(truth), 3, STATE))
+    velocity[:, :, ROTATION] = skew_stack(np.einsum("kji,kj->ki", R_w_b, truth.v_w))
     velocity[:, :, VELOCITY] = np.swapaxes(R_w_b, 1, 2)
-    return ComparedDerivatives(gravity, velocity, _by_poses(truth, T_c_b))
-
-
-def _by_poses(truth: GroundTruth, T_c_b: Array) -> Array:
     T_b0_b = se3_inv(truth.Ts_w_b[0]) @ truth.Ts_w_b
-    R_b0_w = truth.Ts_w_b[0, :3, :3].T
-    J = np.zeros((len(truth), 6, 2 * STATE))
-    first, later = slice(0, STATE), slice(STATE, 2 * STATE)
-    for k, T in enumerate(T_b0_b):
-        # rho = dp + [p]x theta: the rotation of the first body cancels in it.
-        J[k, :3, first][:, POSITION] = -R_b0_w
-        J[k, :3, later][:, POSITION] = R_b0_w
-        J[k, :3, later][:, ROTATION] = skew(np.ascontiguousarray(T[:3, 3])) @ T[:3, :3]
-        J[k, 3:, first][:, ROTATION] = -np.eye(3)
-        J[k, 3:, later][:, ROTATION] = T[:3, :3]
-    return np.asarray(se3_adj(np.ascontiguousarray(T_c_b)) @ J)
+    # rho = dp + [p]x theta: the rotation of the first body cancels in it.
+    by_first, by_own = np.zeros((2, len(truth), 6, STATE))
+    by_first[:, :3, POSITION] = -R_w_b[0].T
+    by_first[:, 3:, ROTATION] = -np.eye(3)
+    by_own[:, :3, POSITION] = R_w_b[0].T
+    by_own[:, :3, ROTATION] = skew_stack(T_b0_b[:, :3, 3]) @ T_b0_b[:, :3, :3]
+    by_own[:, 3:, ROTATION] = T_b0_b[:, :3, :3]
+    J = np.concatenate([by_first, by_own], axis=2)
+    poses = np.asarray(se3_adj(np.ascontiguousarray(T_c_b)) @ J)
+    return ComparedDerivatives(gravity, velocity, poses)
 
 
 class Metric(NamedTuple):
@@ -118,24 +113,6 @@ SCORES = ("gravity", "velocity", "gyro_bias", "pose")
 
 COVERAGE = 0.95
 """Probability of the ellipsoid inside which errors are counted."""
-
-
-@dataclass(frozen=True)
-class SuccessLimits:
-    """Errors below which an initialization is a success."""
-
-    gravity_deg: float = 2.0
-    """Angle of gravity [deg]."""
-
-    velocity: float = 0.1
-    """Root mean square of the velocity error [m/s]."""
-
-
-PAPER_LIMITS = SuccessLimits()
-"""The paper's success on EuRoC."""
-
-VBR_LIMITS = SuccessLimits(velocity=0.3)
-"""The paper's success on VBR, whose vehicles are faster."""
 
 
 @dataclass(frozen=True)
@@ -178,12 +155,6 @@ class InitErrors:
         """Errors as in JSON; null where the ground truth has no value."""
         return {name: getattr(self, name) for name in METRICS}
 
-    def is_success(self, limits: SuccessLimits = PAPER_LIMITS) -> bool:
-        """True if gravity and velocity are known and within the limits."""
-        if self.velocity_rmse is None:
-            return False
-        return self.gravity_deg < limits.gravity_deg and self.velocity_rmse < limits.velocity
-
 
 def initialization_errors(
     state: VIState,
@@ -204,21 +175,31 @@ def initialization_errors(
     gravity_c0 = T_c0_w[:3, :3] @ GRAVITY_W
     velocity_b = np.einsum("kji,kj->ki", truth.Ts_w_b[:, :3, :3], truth.v_w)
     dv = state.velocity_b - velocity_b
-    xi = pose_errors(state, T_c0_w @ truth.Ts_w_b)
+    true_Ts_c0_b = T_c0_w @ truth.Ts_w_b
+    xi = pose_errors(state, true_Ts_c0_b)
+    speeds = _norms(state.velocity_b) - _norms(velocity_b)
     norm = float(np.linalg.norm(mean_bias))
-    scores = {}
+    scores: dict[str, tuple[Array, int]] = {}  # normalised errors squared, degrees of freedom
     if posterior is not None:
-        stated = posterior if noise is None else _with_noise(posterior, noise)
-        scores = _squares(state, stated, gravity_c0, dv, xi, gyro_bias - mean_bias)
+        cov = posterior if noise is None else _with_noise(posterior, noise)
+        # Gravity's two angles: the third direction is fixed on the sphere, of no interest off it.
+        across = np.linalg.svd(state.gravity_c0[None, :])[2][1:]
+        same_norm = gravity_c0 * _norms(state.gravity_c0) / _norms(gravity_c0)
+        tilt, cov_tilt = across @ (state.gravity_c0 - same_norm), across @ cov.gravity_c0 @ across.T
+        scores["gravity"] = np.atleast_1d(nees(tilt, cov_tilt)), 2
+        scores["velocity"] = nees(dv, cov.velocity_b), 3
+        scores["pose"] = nees(xi[1:], cov.Ts_c0_b[1:]), 6
+        if cov.gyro_bias.any():
+            scores["gyro_bias"] = np.atleast_1d(nees(gyro_bias - mean_bias, cov.gyro_bias)), 3
     return InitErrors(
         gravity_deg=angle_deg(state.gravity_c0, gravity_c0),
         velocity_rmse=finite_or_none(float(np.sqrt(np.mean(np.sum(dv**2, axis=1))))),
         velocity_paper=finite_or_none(float(np.linalg.norm(dv) / len(dv))),
-        speed_rmse=finite_or_none(_rms(_norms(state.velocity_b) - _norms(velocity_b))),
+        speed_rmse=finite_or_none(float(np.sqrt(np.mean(speeds**2)))),
         gyro_bias_pct=_percent(float(np.linalg.norm(gyro_bias - mean_bias)), norm),
         gyro_bias_norm_pct=_percent(float(abs(np.linalg.norm(gyro_bias) - norm)), norm),
         rotation_deg=float(np.rad2deg(_norms(xi[:, 3:6])).mean()),
-        translation_m=float(_norms(_position_errors(state, T_c0_w @ truth.Ts_w_b)).mean()),
+        translation_m=float(_norms(state.Ts_c0_b[:, :3, 3] - true_Ts_c0_b[:, :3, 3]).mean()),
         nees={name: finite_or_none(float(e2.mean() / n)) for name, (e2, n) in scores.items()},
         covered={
             name: float((e2 < chi2_quantile(n, COVERAGE)).mean()) if np.isfinite(e2).all() else None
@@ -237,14 +218,6 @@ def pose_errors(state: VIState, Ts_c0_b: Array) -> Array:
     return np.array(
         [se3_log(T @ se3_inv(T_true)) for T, T_true in zip(state.Ts_c0_b, Ts_c0_b, strict=True)]
     )
-
-
-def _position_errors(state: VIState, Ts_c0_b: Array) -> Array:
-    return state.Ts_c0_b[:, :3, 3] - Ts_c0_b[:, :3, 3]
-
-
-def _rms(values: Array) -> float:
-    return float(np.sqrt(np.mean(values**2)))
 
 
 def _percent(error: float, norm: float) -> float | None:
@@ -266,25 +239,3 @@ def _with_noise(posterior: Posterior, noise: TruthNoise) -> Posterior:
         Ts_c0_b=posterior.Ts_c0_b + noise.Ts_c0_b,
         gyro_bias=bias + noise.gyro_bias if bias.any() else bias,
     )
-
-
-def _squares(
-    state: VIState,
-    posterior: Posterior,
-    gravity_c0: Array,
-    dv: Array,
-    xi: Array,
-    bias_error: Array,
-) -> dict[str, tuple[Array, int]]:
-    """Normalised errors squared, and their degrees of freedom."""
-    # Gravity's two angles: the third direction is fixed on the sphere and of no interest off it.
-    across = np.linalg.svd(state.gravity_c0[None, :])[2][1:]
-    error = across @ (state.gravity_c0 - gravity_c0 * _norms(state.gravity_c0) / _norms(gravity_c0))
-    scores = {
-        "gravity": (np.atleast_1d(nees(error, across @ posterior.gravity_c0 @ across.T)), 2),
-        "velocity": (nees(dv, posterior.velocity_b), 3),
-        "pose": (nees(xi[1:], posterior.Ts_c0_b[1:]), 6),
-    }
-    if posterior.gyro_bias.any():
-        scores["gyro_bias"] = (np.atleast_1d(nees(bias_error, posterior.gyro_bias)), 3)
-    return scores

@@ -1,6 +1,5 @@
 """Consistency of the predicted uncertainties: predicted sigma against actual error, simulated."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,66 +49,47 @@ class Bin:
     """Windows in the bin."""
 
 
-def study_consistency(
-    count: int, seed: int, on_window: Callable[[], None] = lambda: None
-) -> list[Sample]:
+def study_consistency(count: int, seed: int) -> list[Sample]:
     """Initialize on `count` simulated windows with noise sampled as declared."""
-    samples = []
-    for index in range(count):
-        samples.append(_simulated_sample(KINDS[index % len(KINDS)], (seed, index)))
-        on_window()
-    return samples
+    return [_simulated_sample(KINDS[index % len(KINDS)], (seed, index)) for index in range(count)]
 
 
 def _simulated_sample(kind: MotionKind, seed: tuple[int, int]) -> Sample:
     rng = np.random.default_rng(seed)
-    config = SimulationConfig(
-        kind=kind, duration_s=3.0, seed=int(rng.integers(2**31)), bias_walk=False
-    )
-    recording = simulate(config)
+    drawn = int(rng.integers(2**31))
+    recording = simulate(SimulationConfig(kind=kind, duration_s=3.0, seed=drawn, bias_walk=False))
     truth = recording.truth()
     assert truth is not None
-    images_ns = recording.camera_stamps_ns[0]
-    stamps_ns = images_ns[np.linspace(2, 52, 10).round().astype(int)]
+    stamps_ns = recording.camera_stamps_ns[0][np.linspace(2, 52, 10).round().astype(int)]
     T_b_c = recording.rig.cameras[0].T_b_c
     scale = float(np.exp(rng.uniform(*np.log(NOISE_RANGE))))
     cov_pose = pose_noise(0.05 * scale, 0.003 * scale)
     vision = poses_from_truth(truth, stamps_ns, T_b_c, cov_pose, (*seed, 1))
     result = initialize(datasheet_model(recording.imu, recording.rig.imu), vision, T_b_c)
-    states = truth_at(truth, stamps_ns, max_gap_s=0.1)
-    assert result.state is not None
-    assert result.posterior is not None
+    states, state, posterior = truth_at(truth, stamps_ns, 0.1), result.state, result.posterior
+    assert state is not None
+    assert posterior is not None
     assert result.gravity_std_deg is not None
-    errors = initialization_errors(
-        result.state,
-        states,
-        T_b_c,
-        result.state.gyro_bias,
-        states.bias_gyro.mean(axis=0),
-        result.posterior,
-    )
-    variance = np.trace(result.posterior.velocity_b, axis1=1, axis2=2).mean()
+    mean_bias = states.bias_gyro.mean(axis=0)
+    errors = initialization_errors(state, states, T_b_c, state.gyro_bias, mean_bias, posterior)
+    variance = np.trace(posterior.velocity_b, axis1=1, axis2=2).mean()
     return Sample(kind, result.gravity_std_deg, float(np.sqrt(variance)), errors)
 
 
 def equal_bins(predicted: Array, actual: Array, count: int) -> list[Bin]:
     """Equally filled bins of predicted sigma; on y = x the prediction is consistent."""
-    groups = np.array_split(np.argsort(predicted), count)
-    return [
-        Bin(
-            float(np.sqrt(np.mean(predicted[group] ** 2))),
-            float(np.sqrt(np.mean(actual[group] ** 2))),
-            len(group),
-        )
-        for group in groups
-        if len(group)
-    ]
+    groups = [group for group in np.array_split(np.argsort(predicted), count) if len(group)]
+    return [Bin(_rms(predicted[group]), _rms(actual[group]), len(group)) for group in groups]
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(values**2)))
 
 
 def mean_nees(samples: list[Sample]) -> dict[str, float]:
     """Mean normalised error squared per degree of freedom, over all windows."""
-    keys = samples[0].errors.nees.keys()
-    scores = {key: [sample.errors.nees[key] for sample in samples] for key in keys}
+    scores = {name: [one.errors.nees[name] for one in samples] for name in samples[0].errors.nees}
     return {
-        key: float(np.mean([v for v in values if v is not None])) for key, values in scores.items()
+        name: float(np.mean([score for score in of if score is not None]))
+        for name, of in scores.items()
     }

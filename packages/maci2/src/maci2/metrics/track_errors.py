@@ -1,13 +1,13 @@
 """Errors of a track or of any trajectory against ground truth."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from maci2.files import finite_or_none
 from maci2.geometry.gaussian import nees
-from maci2.geometry.se3 import so3_log_stack
+from maci2.geometry.se3 import skew_stack, so3_log_stack
 from maci2.odometry import Origin, TrackedState
 from maci2.sensors import GroundTruth, truth_at
 from maci2.types import NS, Array, Stamps
@@ -125,39 +125,8 @@ def heading_between(R_w_b: Array, R_v_b: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class NeesOverTime:
-    """Normalised error squared per degree of freedom at n states; NaN where the ground truth does
-    not say."""
-
-    velocity: Array
-    """(n,) in the body."""
-
-    gravity: Array
-    """(n,) direction in the body."""
-
-    gyro_bias: Array
-    """(n,)"""
-
-    orientation: Array
-    """(n,) heading counts from the start of the state's segment."""
-
-    position: Array
-    """(n,) counts from the start of the state's segment."""
-
-    def means(self) -> dict[str, float]:
-        """Mean over time of each, NaN where none is known."""
-        return {field.name: _mean(getattr(self, field.name)) for field in fields(self)}
-
-
-@dataclass(frozen=True)
-class TrackErrors:
+class TrackErrors(TrajectoryErrors):
     """Errors of one track; NaN where the ground truth has no value."""
-
-    ate_m: float
-    """Root mean square position error after the best rotation and translation; no scale."""
-
-    relative_m: dict[float, tuple[float, float]]
-    """Horizon [s] -> root mean square and median error of displacements, in the first body."""
 
     gravity_deg: float
     """Mean angle between estimated and true vertical, in the body."""
@@ -165,19 +134,12 @@ class TrackErrors:
     velocity_rmse: float
     """[m/s], in the body."""
 
+    nees_over_time: dict[str, Array]
+    """(n,) normalised error squared per degree of freedom at each scored state: velocity, gravity
+    and gyro_bias in the body, orientation and position from the start of the state's segment."""
+
     nees: dict[str, float]
-    """Per degree of freedom: velocity, gravity, gyro_bias, orientation, position."""
-
-    scale: float
-    """Length of the track over that of the ground truth, after alignment with a scale."""
-
-    scale_1s: float
-    """Length of displacements over 1 s over that of the true ones."""
-
-    stamps_ns: Stamps
-    """(n,) states that were scored."""
-
-    nees_over_time: NeesOverTime
+    """Their means over time."""
 
     def as_dict(self) -> dict[str, Any]:
         """Errors as JSON has them."""
@@ -214,74 +176,46 @@ def track_errors(
     known = known_stamps(truth, stamps_ns)
     states = [state for state, keep in zip(states, known, strict=True) if keep]
     at = truth_at(truth, stamps_ns[known], MAX_TRUTH_GAP_S)
-    Rs = np.array([state.T_w_b[:3, :3] for state in states])
+    Rs, true_Rs = np.array([state.T_w_b[:3, :3] for state in states]), at.Ts_w_b[:, :3, :3]
     v_b = np.einsum("kji,kj->ki", Rs, np.array([state.v_w for state in states]))
-    velocity = v_b - np.einsum("kji,kj->ki", at.Ts_w_b[:, :3, :3], at.v_w)
-    up, true_up = Rs[:, 2], at.Ts_w_b[:, 2, :3]
+    velocity = v_b - np.einsum("kji,kj->ki", true_Rs, at.v_w)
+    up, true_up = Rs[:, 2], true_Rs[:, 2]
     sine = np.linalg.norm(np.cross(up, true_up), axis=1)
-    scores = _nees(
-        states, Rs, v_b, velocity, gyro_bias[known], at, _in_worlds(states, truth, origins)
-    )
-    squares = np.sum(velocity**2, axis=1)
-    return TrackErrors(
-        ate_m=path.ate_m,
-        relative_m=path.relative_m,
-        gravity_deg=_mean(np.rad2deg(np.arctan2(sine, np.sum(up * true_up, axis=1)))),
-        velocity_rmse=float(np.sqrt(_mean(squares))),
-        nees=scores.means(),
-        scale=path.scale,
-        scale_1s=path.scale_1s,
-        stamps_ns=stamps_ns[known],
-        nees_over_time=scores,
-    )
+    across = np.linalg.svd(up[:, None, :])[2][:, 1:]  # two directions across the vertical
+    orientation, position = _in_worlds(states, truth, origins)
 
-
-def _nees(
-    states: list[TrackedState],
-    Rs: Array,
-    v_b: Array,
-    velocity: Array,
-    gyro_bias: Array,
-    truth: GroundTruth,
-    in_worlds: tuple[Array, Array],
-) -> NeesOverTime:
-    """NEES of every state; `in_worlds` are orientation and position errors."""
     cov = np.array([state.cov for state in states])
     true_cov = np.zeros_like(cov)
-    if truth.covariance is not None:
-        true_cov = truth.covariance.at(truth.stamps_ns)
-    both = cov + true_cov
-    true_Rs = truth.Ts_w_b[:, :3, :3]
-    cov_v = _of_velocity(cov, Rs, v_b) + _of_velocity(true_cov, true_Rs, v_b)
-    across, cov_up = _across(Rs[:, 2], both[:, 0:3, 0:3])
-    up_error = np.einsum("kij,kj->ki", across, Rs[:, 2] - true_Rs[:, 2])
-    bias_error = gyro_bias - truth.bias_gyro
+    if at.covariance is not None:
+        true_cov = at.covariance.at(at.stamps_ns)
+    both, up_D_phi = cov + true_cov, np.cross(up[:, None, :], across)
+    cov_up = up_D_phi @ both[:, 0:3, 0:3] @ np.swapaxes(up_D_phi, 1, 2)
     # Position is stated in the track's world, velocity and position of the truth in its own.
-    cov_p = cov[:, 6:9, 6:9] + np.eye(3) * _isotropic(true_cov[:, 6:9, 6:9])[:, None, None]
-    return NeesOverTime(
-        velocity=_scored(velocity, cov_v),
-        gravity=_scored(up_error, cov_up),
-        gyro_bias=_scored(bias_error, both[:, 9:12, 9:12]),
-        orientation=_scored(in_worlds[0], both[:, 0:3, 0:3]),
-        position=_scored(in_worlds[1], cov_p),
+    true_variance = np.einsum("kii->k", true_cov[:, 6:9, 6:9]) / 3.0
+    cov_p = cov[:, 6:9, 6:9] + np.eye(3) * true_variance[:, None, None]
+    cov_v = _of_velocity(cov, Rs, v_b) + _of_velocity(true_cov, true_Rs, v_b)
+    scores = {
+        "velocity": _scored(velocity, cov_v),
+        "gravity": _scored(np.einsum("kij,kj->ki", across, up - true_up), cov_up),
+        "gyro_bias": _scored(gyro_bias[known] - at.bias_gyro, both[:, 9:12, 9:12]),
+        "orientation": _scored(orientation, both[:, 0:3, 0:3]),
+        "position": _scored(position, cov_p),
+    }
+    return TrackErrors(
+        **vars(path),
+        gravity_deg=_mean(np.rad2deg(np.arctan2(sine, np.sum(up * true_up, axis=1)))),
+        velocity_rmse=float(np.sqrt(_mean(np.sum(velocity**2, axis=1)))),
+        nees_over_time=scores,
+        nees={name: _mean(score) for name, score in scores.items()},
     )
 
 
 def _of_velocity(cov: Array, Rs: Array, v_b: Array) -> Array:
     """(n, 3, 3) covariance of the velocity in the body."""
     J = np.zeros((len(cov), 3, 15))
-    J[:, 0, 1], J[:, 0, 2] = -v_b[:, 2], v_b[:, 1]
-    J[:, 1, 0], J[:, 1, 2] = v_b[:, 2], -v_b[:, 0]
-    J[:, 2, 0], J[:, 2, 1] = -v_b[:, 1], v_b[:, 0]
+    J[:, :, 0:3] = skew_stack(v_b)
     J[:, :, 3:6] = np.swapaxes(Rs, 1, 2)
     return J @ cov @ np.swapaxes(J, 1, 2)
-
-
-def _across(up: Array, cov_phi: Array) -> tuple[Array, Array]:
-    """(n, 2, 3) two directions across the vertical, and the covariance (n, 2, 2) along them."""
-    across = np.linalg.svd(up[:, None, :])[2][:, 1:]
-    J = np.cross(up[:, None, :], across)
-    return across, J @ cov_phi @ np.swapaxes(J, 1, 2)
 
 
 def _in_worlds(
@@ -306,10 +240,6 @@ def _in_worlds(
     return rotation, position
 
 
-def _isotropic(covs: Array) -> Array:
-    return np.einsum("kii->k", covs) / 3.0
-
-
 def _scored(errors: Array, covs: Array) -> Array:
     """(n,) NEES per degree of freedom; NaN where an error is."""
     scores = np.full(len(errors), np.nan)
@@ -322,8 +252,3 @@ def _scored(errors: Array, covs: Array) -> Array:
 def _mean(values: Array) -> float:
     known = np.isfinite(values)
     return float(values[known].mean()) if known.any() else float("nan")
-
-
-def seconds(errors: TrackErrors) -> Array:
-    """(n,) time of the scored states since the first of them [s]."""
-    return np.asarray((errors.stamps_ns - errors.stamps_ns[0]) / NS)

@@ -8,11 +8,9 @@ import numpy as np
 from maci2.errors import DatasetError
 from maci2.estimator import Posterior, VIState
 from maci2.metrics.init_errors import InitErrors, TruthNoise, initialization_errors, truth_noise
-from maci2.pipeline.offline import InitializedRecording
-from maci2.pipeline.prepare import Inputs
-from maci2.pipeline.windows import Window
+from maci2.pipeline.prepare import Inputs, Window
 from maci2.sensors import GroundTruth, truth_at
-from maci2.tools.ground_truth.states import truth_jumps
+from maci2.tools.ground_truth.clock import truth_jumps
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
 
 GROSS_JUMP_M = 0.025
@@ -21,11 +19,6 @@ cannot judge 0.1 m/s over a quarter of a second."""
 
 SharedNoise = Callable[[GroundTruth], TruthNoise | None]
 """Function from a ground truth to its noise less what the estimate shares with it."""
-
-
-def window_errors(result: InitializedRecording) -> InitErrors | None:
-    """Errors of one window's result; None without a state or where ground truth is not known."""
-    return state_errors(result.inputs, result.inputs.truth, result.state, result.posterior)
 
 
 def truth_is_known(truth: GroundTruth, window: Window) -> bool:

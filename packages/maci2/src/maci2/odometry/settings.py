@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from maci2.estimator.smoother import KNOWN, MEASURED, CalibrationSpread, SmootherConfig
+from maci2.calibration_prior import CALIBRATED, EXACT, CalibrationPrior
+from maci2.estimator.smoother import SmootherConfig
 from maci2.imu.model_choice import measured_walks
 from maci2.sensors import Rig
 
@@ -35,11 +36,11 @@ def tracker_settings(
     return TrackerSettings(bias_walks(rig, imu), smoother)
 
 
-def calibration_spread(rig: Rig, scale_walk: float = 0.0) -> CalibrationSpread:
+def calibration_spread(rig: Rig, scale_walk: float = 0.0) -> CalibrationPrior:
     """What to doubt of a rig: nothing where it is exact by construction."""
     if rig.exact and rig.imu.exact:
-        return KNOWN
-    return replace(MEASURED, scale_walk=scale_walk) if scale_walk else MEASURED
+        return EXACT
+    return replace(CALIBRATED, scale_walk=scale_walk) if scale_walk else CALIBRATED
 
 
 def bias_walks(rig: Rig, imu: str) -> tuple[float, float]:

@@ -1,13 +1,14 @@
 """Track from keyframes and IMU samples: start, smooth, bridge, start again."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from maci2.consistency import OnlineConsistency, initialize
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimator import InitResult, SolverConfig
 from maci2.estimator.outliers import WINDOW, MotionChoice, choose_motions
-from maci2.estimator.prediction import propagated
-from maci2.estimator.problem import SCALE, STATE, States
+from maci2.estimator.problem import SCALE, STATE
 from maci2.estimator.smoother import (
     WINDOW_S,
     FixedLagSmoother,
@@ -15,11 +16,13 @@ from maci2.estimator.smoother import (
     window_start,
     world_states,
 )
+from maci2.geometry import se3_log
+from maci2.geometry.gaussian import nees
 from maci2.imu import ImuMeasurements
+from maci2.imu.bias_tracker import MAX_STD
 from maci2.odometry.tracked import Health, Keyframe, Origin, Track, TrackedState
-from maci2.odometry.zero_motion import STILL_CHI2, at_rest, is_quiet, is_still
-from maci2.types import NS, Array, Mat4, Stamps
-from maci2.vision import RelativePoses
+from maci2.types import NS, Mat4, Stamps
+from maci2.vision import RelativePoses, pose_noise
 
 BRIDGING_AFTER_S = 1.0
 """A state farther than this from the last relative pose is carried by the IMU alone, even if no
@@ -35,6 +38,19 @@ noise factor and no tail of the match covariance reaches it."""
 
 RESTART_AFTER = 8
 """Rejected relative poses in a row after which the state is doubted instead of them."""
+
+
+STILL_CHI2 = 2.0
+"""Chi-square per degree of freedom of relative poses, up to which noise explains them."""
+
+STILL_STD_M = 0.01
+"""Steps less certain than this show nothing."""
+
+REST_STD = (0.005, 0.0005)
+"""Motion of a stationary device [deg, m] from keyframe to keyframe."""
+
+QUIET_S = 1.0
+"""Time over which an IMU has to read the same: a slow rotation that begins shows in it."""
 
 
 class Tracker:
@@ -120,9 +136,9 @@ class Tracker:
             return False
         if self.smoother is not None:  # that of a state in doubt
             self.contradicted_ns.setdefault(self.segment, int(vision.stamps_ns[-1]))
-        smoother = FixedLagSmoother(self._T_b_c, *self._walks, self._config)
-        smoother.start(imu, vision, result)
-        self.smoother = smoother
+        self.smoother = FixedLagSmoother(
+            imu, vision, result, self._T_b_c, self._walks, self._config
+        )
         self.starts.append(result)
         first = world_states(result, self._T_b_c)[0]
         self.origins.append(Origin(int(vision.stamps_ns[0]), first.Ts_w_b[0]))
@@ -152,7 +168,7 @@ class Tracker:
         rejected, used = chi2 > REJECT_ABOVE, None
         if rejected:
             self._rejected_in_a_row += 1
-            self.smoother.add(imu, stamp_ns, None, None)
+            self.smoother.add(imu, stamp_ns)
             reason = f"contradicts the IMU: chi-square {chi2:.0f} per degree of freedom"
         else:
             self._rejected_in_a_row = 0
@@ -168,7 +184,7 @@ class Tracker:
     def bridge(self, imu: ImuMeasurements, stamp_ns: int, reason: str) -> None:
         """A keyframe that the IMU alone ties to the one before it."""
         assert self.smoother is not None
-        self.smoother.add(imu, stamp_ns, None, None)
+        self.smoother.add(imu, stamp_ns)
         self.keyframes.append(Keyframe(stamp_ns, None, False, reason))
 
     def _stands_still(self, imu: ImuMeasurements, motion: RelativePoses) -> bool:
@@ -178,9 +194,8 @@ class Tracker:
         stamp_ns = int(motion.stamps_ns[1])
         if not is_still(motion) or not is_quiet(imu, stamp_ns):
             return False
-        rest = at_rest(motion)
-        T_ck_ck1, cov = rest.Ts_ck_ck1[0], rest.covs_T_ck_ck1[0]
-        return self.smoother.innovation(imu, stamp_ns, T_ck_ck1, cov) < STILL_CHI2
+        at_rest = self.smoother.innovation(imu, stamp_ns, np.eye(4), pose_noise(*REST_STD))
+        return at_rest < STILL_CHI2
 
     def forget(self, constants: bool) -> None:
         """Start anew; with `constants` also forget what has been seen of them, as of a clock that
@@ -205,37 +220,47 @@ class Tracker:
 
     def states_at(self, imu: ImuMeasurements, stamps_ns: Stamps) -> list[TrackedState]:
         """States at timestamps since the last keyframe, carried by the IMU."""
-        assert self.smoother is not None
-        state, stated = self.smoother.latest
-        cov = self.smoother.reported_cov
+        smoother = self.smoother
+        assert smoother is not None
+        (states, stated), cov = smoother.latest, smoother.reported_cov
         self.slow_spread = np.sqrt(np.diag(cov) / np.diag(stated))
-        self.slow_error_deg = self.smoother.slow_error_deg
-        last_ns = int(self.smoother.stamps_ns[-1])
-        found = []
+        self.slow_error_deg = smoother.slow_error_deg
+        last_ns, shared = int(smoother.stamps_ns[-1]), smoother.solution.shared
+        T_w_b, v_w, bias_gyro, bias_acc = (values[0] for values in states)
+        newest = TrackedState(
+            last_ns, T_w_b, v_w, bias_gyro, bias_acc, cov, "tracking", self.segment
+        )
+        found = newest.carried(imu, stamps_ns[stamps_ns > last_ns], shared, self._walks)
         if len(stamps_ns) and int(stamps_ns[0]) == last_ns:
-            found.append(self._tracked(last_ns, state, cov))
-            stamps_ns = stamps_ns[1:]
-        if len(stamps_ns):
-            shared = self.smoother.solution.shared
-            span_ns = np.concatenate([[last_ns], stamps_ns])
-            states, covs = propagated(imu, span_ns, state, cov, shared, self._walks)
-            for k, stamp_ns in enumerate(stamps_ns):
-                one = States(*(values[k : k + 1] for values in states))
-                found.append(self._tracked(int(stamp_ns), one, covs[k]))
-        return found
+            found = [newest, *found]
+        if found:
+            self.log_scale = float(shared.scalars[SCALE])
+        return [replace(state, health=self._health(state.stamp_ns)) for state in found]
 
-    def _tracked(self, stamp_ns: int, state: States, cov: Array) -> TrackedState:
+    def _health(self, stamp_ns: int) -> Health:
+        """Whether a state since the last keyframe rests on relative poses."""
         assert self.smoother is not None
-        self.log_scale = float(self.smoother.solution.shared.scalars[SCALE])
         outage_s = (stamp_ns - self._measured_ns) / NS
-        carried_on = int(self.smoother.stamps_ns[-1]) > self._measured_ns
-        health: Health = "tracking"
-        if carried_on or outage_s > BRIDGING_AFTER_S:
-            health = "bridging"
         if outage_s > LOST_AFTER_S:
-            health = "lost"
-        T_w_b, v_w, bias_gyro, bias_acc = (values[0] for values in state)
-        return TrackedState(stamp_ns, T_w_b, v_w, bias_gyro, bias_acc, cov, health, self.segment)
+            return "lost"
+        carried_on = int(self.smoother.stamps_ns[-1]) > self._measured_ns
+        return "bridging" if carried_on or outage_s > BRIDGING_AFTER_S else "tracking"
+
+
+def is_still(motion: RelativePoses) -> bool:
+    """Every step is no more than noise, and the noise is small."""
+    xi = np.array([se3_log(T) for T in motion.Ts_ck_ck1])
+    covs = motion.covs_T_ck_ck1
+    small = np.sqrt(np.trace(covs[:, :3, :3], axis1=1, axis2=2)).max() < STILL_STD_M
+    return bool(small and nees(xi, covs).mean() / 6.0 < STILL_CHI2)
+
+
+def is_quiet(imu: ImuMeasurements, stamp_ns: int) -> bool:
+    """Whether the samples of the last second before a time hardly vary."""
+    first_ns = max(stamp_ns - round(QUIET_S * NS), int(imu.stamps_ns[0]))
+    recent = imu.between(first_ns, stamp_ns)
+    spread = (recent.gyro.std(axis=0).max(), recent.acc.std(axis=0).max())
+    return bool(spread[0] < MAX_STD[0] and spread[1] < MAX_STD[1])
 
 
 def track(

@@ -1,14 +1,17 @@
 """What tracking gives: states with covariance, and what became of each relative pose."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from maci2.consistency import MOST_MISSING
 from maci2.estimator import InitResult, Verdict
+from maci2.estimator.problem import Shared, States
+from maci2.estimator.smoother import propagate
 from maci2.field_docs import document_fields
-from maci2.types import Array, Mat4, Mat6, Vec3
+from maci2.imu import ImuMeasurements
+from maci2.types import Array, Mat4, Mat6, Stamps, Vec3
 
 Health = Literal["initializing", "tracking", "bridging", "lost"]
 
@@ -40,6 +43,31 @@ class TrackedState:
 
     segment: int
     """Number of the segment, counted from the first start; the track is continuous within one."""
+
+    def at(self, stamp_ns: int, states: States, k: int, cov: Array) -> "TrackedState":
+        """Another estimate in the same segment: state k, with its covariance."""
+        T_w_b, v_w, gyro_bias, acc_bias = (values[k] for values in states)
+        return replace(
+            self,
+            stamp_ns=stamp_ns,
+            T_w_b=T_w_b,
+            v_w=v_w,
+            gyro_bias=gyro_bias,
+            acc_bias=acc_bias,
+            cov=cov,
+        )
+
+    def carried(
+        self, imu: ImuMeasurements, stamps_ns: Stamps, shared: Shared, walks: tuple[float, float]
+    ) -> list["TrackedState"]:
+        """The state at later times, by the IMU alone."""
+        if not len(stamps_ns):
+            return []
+        state = States(self.T_w_b[None], self.v_w[None], self.gyro_bias[None], self.acc_bias[None])
+        span_ns = np.concatenate([[self.stamp_ns], stamps_ns])
+        steps = propagate(imu, span_ns, state, self.cov, shared, walks)
+        pairs = zip(map(int, stamps_ns), steps, strict=True)
+        return [self.at(stamp_ns, step.state, 0, step.cov) for stamp_ns, step in pairs]
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,8 @@ from maci2.field_docs import document_fields
 from maci2.geometry import se3_inv
 from maci2.geometry.se3 import rotation_angle_deg
 from maci2.imu import ImuMeasurements
-from maci2.pipeline.option_list import WINDOW_S
-from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import Inputs, recalibrated_rig
-from maci2.pipeline.windows import Window
+from maci2.pipeline.options import WINDOW_S, RunOptions
+from maci2.pipeline.prepare import Inputs, Window, recalibrated_rig
 from maci2.result_output import (
     Record,
     calibration_record,
@@ -35,6 +33,14 @@ if TYPE_CHECKING:
 CALIBRATION_SPACING_S = 0.3
 """Time between keyframes of a calibration: enough for a large rotation, since the error of a
 relative pose does not grow with it."""
+
+
+ERROR_TEXTS = (
+    ("gravity", "gravity_deg", ".3f", "deg"),
+    ("velocity", "velocity_rmse", ".4f", "m/s"),
+    ("gyro_bias", "gyro_bias_pct", ".2f", "%"),
+)
+"""Errors beside the estimates: quantity, field of `InitErrors`, format and unit."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -63,7 +69,14 @@ class InitializedRecording(InitResult):
 
     def summary(self) -> str:
         """The text that `maci2 init` prints: estimates, 1-sigma and, if known, true errors."""
-        return initialization_text(self, self._error_texts())
+        values = {} if self.errors is None else vars(self.errors)
+        texts = {
+            name: f"{values[field]:{form}} {unit}"
+            for name, field, form, unit in ERROR_TEXTS
+            # Ground truth may lack biases.
+            if values.get(field) is not None
+        }
+        return initialization_text(self, texts)
 
     def to_dict(self) -> Record:
         """The record that `maci2 init --json` writes."""
@@ -72,18 +85,6 @@ class InitializedRecording(InitResult):
         record |= {"start_ns": self.window.start_ns, "stamps_ns": self.window.stamps_ns.tolist()}
         record |= self.inputs.source.pose_noise_record()
         return record if self.errors is None else record | {"errors": {**self.errors.as_dict()}}
-
-    def _error_texts(self) -> dict[str, str]:
-        if self.errors is None:
-            return {}
-        errors = {
-            "gravity": (self.errors.gravity_deg, ".3f", "deg"),
-            "velocity": (self.errors.velocity_rmse, ".4f", "m/s"),
-            "gyro_bias": (self.errors.gyro_bias_pct, ".2f", "%"),
-        }
-        # Ground truth may lack biases.
-        known = {name: error for name, error in errors.items() if error[0] is not None}
-        return {name: f"{value:{form}} {unit}" for name, (value, form, unit) in known.items()}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -1,4 +1,5 @@
-"""Inputs of an estimator from a recording and options: IMU measurements and camera motion."""
+"""Inputs of an estimator from a recording and options: IMU measurements, camera motion, and windows
+of keyframes."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -13,16 +14,19 @@ from maci2.errors import DatasetError, MeasurementError
 from maci2.geometry import se3_inv
 from maci2.imu import ImuMeasurements, preintegrate
 from maci2.imu.model_choice import find_imu_model, needs_datasheet
-from maci2.pipeline.chosen_truth import ChosenTruth
-from maci2.pipeline.gyro_rotation import rotation_predictor
 from maci2.pipeline.options import RunOptions, VisionChoice
-from maci2.pipeline.vision_sources import VisionSource, open_vision
-from maci2.pipeline.windows import plan_windows
+from maci2.pipeline.vision_sources import (
+    ChosenTruth,
+    VisionSource,
+    open_vision,
+    rotation_predictor,
+)
 from maci2.rigs import require_extrinsics, require_noise
 from maci2.sensors import GroundTruth, Recording, Rig, require_plausible
+from maci2.sensors.interpolation import nearest_index
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses, rectified_extrinsics
-from maci2.vision.predicted_rotation import no_prediction
+from maci2.vision.relative_poses import no_prediction
 from maci2.vision.stereo_refinement import refine_right_camera
 
 _LOG = logging.getLogger(__name__)
@@ -38,6 +42,81 @@ FIRST_INDEX = 1_000_000
 
 IMAGE_WINDOWS = 6
 """Number of these windows where camera motion is still to be computed from images."""
+
+CLOSEST_SHARE = 0.3
+"""Keyframes of a long window are at least this share of the mean spacing apart."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One segment to initialize on."""
+
+    index: int
+    stamps_ns: Stamps
+    """(keyframes,) image timestamps, as evenly spread as the images allow."""
+
+    @property
+    def start_ns(self) -> int:
+        return int(self.stamps_ns[0])
+
+
+def plan_windows(
+    candidates_ns: Stamps, window_s: float, stride_s: float, keyframes: int, start_s: float = 0.0
+) -> list[Window]:
+    """Every window that fits, from `start_s` after the first candidate on."""
+    if len(candidates_ns) == 0:
+        return []
+    windows = []
+    start_ns = int(candidates_ns[0]) + round(start_s * NS)
+    length_ns, stride_ns = round(window_s * NS), round(stride_s * NS)
+    index = 0
+    # Half a frame of slack: timestamps jitter, and the last image may be a millisecond early.
+    slack_ns = int(np.median(np.diff(candidates_ns)) / 2) if len(candidates_ns) > 1 else 0
+    while start_ns + length_ns <= int(candidates_ns[-1]) + slack_ns:
+        wanted_ns = np.linspace(start_ns, start_ns + length_ns, keyframes)
+        stamps = np.unique(candidates_ns[nearest_index(candidates_ns, wanted_ns)])
+        if len(stamps) == keyframes:
+            windows.append(Window(index, stamps))
+        index += 1
+        start_ns += stride_ns
+    return windows
+
+
+def one_window(candidates_ns: Stamps, window_s: float, keyframes: int, start_s: float) -> Window:
+    """The window that starts `start_s` after the first usable timestamp."""
+    windows = plan_windows(candidates_ns, window_s, 1e9, keyframes, start_s)
+    if not windows:
+        raise _no_window(candidates_ns, window_s, keyframes, start_s)
+    return windows[0]
+
+
+def long_window(candidates_ns: Stamps, window_s: float, keyframes: int, start_s: float) -> Window:
+    """Window over minutes, where images may be missing: a keyframe without one is left out, as long
+    as half of all are there."""
+    if len(candidates_ns) < 2:
+        raise _no_window(candidates_ns, window_s, keyframes, start_s)
+    start_ns = int(candidates_ns[0]) + round(start_s * NS)
+    wanted_ns = np.linspace(start_ns, start_ns + round(window_s * NS), keyframes)
+    nearest = candidates_ns[nearest_index(candidates_ns, wanted_ns)]
+    spacing_ns = (wanted_ns[-1] - wanted_ns[0]) / (keyframes - 1)
+    if wanted_ns[-1] > candidates_ns[-1] + 0.5 * spacing_ns:
+        raise _no_window(candidates_ns, window_s, keyframes, start_s)
+    stamps_ns = np.unique(nearest[np.abs(nearest - wanted_ns) <= 0.5 * spacing_ns])
+    apart = np.r_[True, np.diff(stamps_ns) > CLOSEST_SHARE * spacing_ns]
+    if 2 * int(apart.sum()) < keyframes:
+        raise _no_window(candidates_ns, window_s, keyframes, start_s)
+    return Window(0, stamps_ns[apart])
+
+
+def _no_window(
+    candidates_ns: Stamps, window_s: float, keyframes: int, start_s: float
+) -> DatasetError:
+    has_s = (int(candidates_ns[-1]) - int(candidates_ns[0])) / NS if len(candidates_ns) else 0.0
+    return DatasetError(
+        f"no window of {window_s:g} s with {keyframes} keyframes from {start_s:g} s on: usable "
+        f"images cover {has_s:.2f} s ({len(candidates_ns)} images). Choose a shorter window, "
+        "fewer keyframes or an earlier start."
+    )
 
 
 @dataclass(frozen=True)
@@ -124,7 +203,7 @@ class Inputs:
 
     def with_estimated_noise(self) -> "Inputs":
         """Inputs with the noise that relative poses show along the whole recording, where none was
-        specified."""
+        specified; logs it."""
         source = self.source
         if source.std_windows != 0:
             return self
@@ -132,6 +211,16 @@ class Inputs:
         if noise is None:
             return self
         std = source.std[0] * float(np.sqrt(noise.factor)), source.std[1]
+        _LOG.warning(
+            "note: %s: relative poses of %s are off by %.3f deg, estimated from %d windows, and by "
+            "%g mm + %g %% of their length; --vision-std states other noise",
+            self.recording.name,
+            source.file,
+            std[0],
+            noise.windows,
+            1e3 * std[1],
+            100.0 * source.std_share,
+        )
         choice = replace(source, std=std, std_windows=noise.windows)
         return replace(self, vision=self.vision.with_choice(choice))
 
@@ -168,8 +257,7 @@ def open_inputs(path: Path, options: RunOptions, calibrating: bool = False) -> I
     vision = open_vision(recording, choice, predictor, truth, options.seed)
     left = recording.rig.cameras[0]
     T_b_c = rectified_extrinsics(recording.rig) if vision.frame == "rectified" else left.T_b_c
-    inputs = Inputs(recording, imu, T_b_c, vision, truth, options)
-    return _noted(inputs, inputs.with_estimated_noise())
+    return Inputs(recording, imu, T_b_c, vision, truth, options).with_estimated_noise()
 
 
 def _open_recording(path: Path, options: RunOptions, calibrating: bool) -> Recording:
@@ -185,23 +273,6 @@ def _open_recording(path: Path, options: RunOptions, calibrating: bool) -> Recor
     return recording
 
 
-def _noted(before: Inputs, inputs: Inputs) -> Inputs:
-    """The inputs; logs the noise of vision if it was estimated."""
-    if inputs is not before:
-        source = inputs.source
-        _LOG.warning(
-            "note: %s: relative poses of %s are off by %.3f deg, estimated from %d windows, and by "
-            "%g mm + %g %% of their length; --vision-std states other noise",
-            inputs.recording.name,
-            source.file,
-            source.std[0],
-            source.std_windows,
-            1e3 * source.std[1],
-            100.0 * source.std_share,
-        )
-    return inputs
-
-
 def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurements:
     """Samples of the whole recording as the model of `--imu` returns them."""
     # The paper knows data-sheet noise only.
@@ -209,8 +280,14 @@ def apply_imu_model(recording: Recording, options: RunOptions) -> ImuMeasurement
     if needs_datasheet(name):
         require_noise(recording.rig, f"the IMU model '{options.imu}'")
     imu = find_imu_model(name)(recording.imu, recording.rig.imu)
-    _, removed_acc = imu.removed_bias(int(imu.stamps_ns[0]), int(imu.stamps_ns[-1]))
-    return replace(imu, bias_prior=options.with_known_bias(imu.bias_prior, removed_acc))
+    prior = imu.bias_prior
+    if options.acc_bias_prior is not None:
+        # The user gives the bias of the raw sensor, the prior is that of what the model leaves.
+        _, removed_acc = imu.removed_bias(int(imu.stamps_ns[0]), int(imu.stamps_ns[-1]))
+        prior = replace(prior, mean_acc=np.array(options.acc_bias_prior) - removed_acc)
+    if options.acc_bias_std is not None:
+        prior = replace(prior, std_acc=np.full(3, options.acc_bias_std))
+    return replace(imu, bias_prior=prior)
 
 
 def recalibrated_rig(inputs: Inputs, T_b_c: Array, further_offset_s: float = 0.0) -> Rig:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from maci2.sensors import Recording
 from maci2.simulation.rendering.images import RenderConfig, stamps_to_render
-from maci2.tools.ground_truth.states import TruthClock, on_imu_clock, truth_clock
+from maci2.tools.ground_truth.clock import TruthClock, on_imu_clock, truth_clock
 
 
 def rendered_on_imu_clock(

@@ -1,30 +1,42 @@
 """Sources of camera motion behind one interface, and the one way to open them (`--vision`).
 
 Images, a trajectory, measurements, tracks, ground truth with noise: each is a `VisionSource`.
+Images are matched with the rotation that the gyroscope predicts.
 """
 
 import logging
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from maci2.calibration_prior import UNVERIFIED
 from maci2.datasets import read_trajectory
 from maci2.datasets.frames import stereo_frames
 from maci2.errors import DatasetError, MeasurementError, OptionError
-from maci2.estimator.initialize import chained_poses
+from maci2.estimator.initial_guess import chained_poses
+from maci2.feature_tracks.simulated_tracks import SimulatedTracker, simulated_tracker
 from maci2.feature_tracks.track_adjustment import adjusted_steps
-from maci2.feature_tracks.track_sources import SimulatedTracker, image_tracks, simulated_tracker
 from maci2.feature_tracks.tracks import FeatureTracks, RecordedTracks, load_tracks
+from maci2.geometry import so3_log
+from maci2.imu import GAMMA, ImuMeasurements, preintegrate, raw_model
+from maci2.imu.model_choice import calibrated_samples
 from maci2.imu.rotation_rates import INTERVAL_S
-from maci2.pipeline.chosen_truth import ChosenTruth
 from maci2.pipeline.options import VISION_FORMS, VisionChoice
-from maci2.sensors import CameraTrajectory, Recording, bridged
-from maci2.sensors.stereo import HasImages
+from maci2.sensors import (
+    CameraTrajectory,
+    GroundTruth,
+    Recording,
+    bridged,
+    require_overlap,
+    with_velocity,
+)
+from maci2.sensors.types import ImageRecording
 from maci2.types import NS, Array, Mask, Stamps
 from maci2.vision import (
     CameraFrame,
@@ -35,12 +47,13 @@ from maci2.vision import (
     poses_from_measurements,
     poses_from_trajectory,
     poses_from_truth,
+    rectified_extrinsics,
 )
 from maci2.vision.covariance import EXACT_CALIBRATION, CalibrationUncertainty
 from maci2.vision.odometry import StereoOdometry, even_keyframes, odometry_by
 from maci2.vision.pose_sources import MAX_TRUTH_GAP_S
-from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
 from maci2.vision.relative_pose import stacked
+from maci2.vision.relative_poses import PredictedRotation, RotationPredictor, no_prediction
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,9 +66,150 @@ STRETCH_INDEX = 1_000_000
 Source = TypeVar("Source", bound="VisionSource")
 
 
+WANDER_STD, CROSS_AXIS_STD = 1e-3, 3e-3
+"""[rad/s] How far a bias wanders within seconds, and what an axis reads of rates about the others:
+errors of a single prediction."""
+
+ENDS = 5
+"""Samples whose mean is the rate at a timestamp."""
+
+
+@dataclass(frozen=True)
+class ChosenTruth:
+    """Ground truth of a recording, resolved when it is first used."""
+
+    recording: Recording
+    """The recording as it was opened."""
+
+    names: tuple[str, ...] = ()
+    """Names of `--truth`."""
+
+    imu: str = "raw"
+    """IMU model, as `--imu` names it."""
+
+    @cached_property
+    def calibrated(self) -> Recording:
+        """The recording as audits see it: samples without the device's errors that the IMU model
+        knows. An audit that follows a wrong scale would call its correction an error."""
+        return replace(self.recording, imu=calibrated_samples(self.imu, self.recording.imu))
+
+    @cached_property
+    def states(self) -> GroundTruth | None:
+        """Ground truth with velocities; None if the recording has none."""
+        recording = self.calibrated
+        if self.names:
+            from maci2.tools.ground_truth.choose import with_audited
+
+            recording = with_audited(recording, self.names)
+        truth = recording.truth(self.names)
+        if truth is not None:
+            require_overlap(truth, self.recording.imu)
+            if np.isnan(truth.v_w).all():
+                truth = with_velocity(truth)
+        return truth
+
+    @cached_property
+    def motion_noise(self) -> tuple[float, float]:
+        """Noise that raw motion capture adds to motion made from it [rad, m]; zero for others."""
+        from maci2.tools.ground_truth.choose import capture_noise
+
+        return capture_noise(self.calibrated, self.names)
+
+    def require(self, why: str) -> GroundTruth:
+        """The states; raises where there are none and `why` needs them."""
+        if self.states is None:
+            raise DatasetError(f"{self.recording.path}: no ground truth{why}")
+        return self.states
+
+    def require_names(self) -> None:
+        """Raise unless the recording has every ground truth that is named."""
+        if self.names:
+            from maci2.tools.ground_truth.choose import require_known_truths
+
+            require_known_truths([self.recording], self.names)
+
+
+@dataclass(frozen=True)
+class GyroRotation:
+    """Rotation of a camera between two timestamps, as the gyroscope measured it."""
+
+    imu: ImuMeasurements
+    """Samples that cover the images."""
+
+    T_b_c: Array
+    """Pose of the camera in the body."""
+
+    shift_ns: int = 0
+    """Nanoseconds added to timestamps of images to convert them to the IMU's clock."""
+
+    def __call__(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
+        """The prediction with its covariance; None where samples are missing."""
+        stamps_ns = np.array([start_ns, end_ns], dtype=np.int64) + self.shift_ns
+        imu = self.imu.between(int(stamps_ns[0]), int(stamps_ns[1]))
+        prior = imu.bias_prior
+        try:
+            between = preintegrate(imu, stamps_ns, prior.mean_gyro)
+        except DatasetError:
+            return None
+        R_b_c = self.T_b_c[:3, :3]
+        R_ck_ck1 = R_b_c.T @ between.gamma[0] @ R_b_c
+        # gamma is perturbed on the right, in body k+1; a left perturbation is one in camera k.
+        ck_D_gamma = R_ck_ck1 @ R_b_c.T
+        dt = float(stamps_ns[1] - stamps_ns[0]) / NS
+        angle = float(np.linalg.norm(so3_log(R_ck_ck1)))
+        own = ck_D_gamma @ between.cov[0, GAMMA, GAMMA] @ ck_D_gamma.T
+        own += ((WANDER_STD * dt) ** 2 + (CROSS_AXIS_STD * angle) ** 2 + 1e-8) * np.eye(3)
+        for omega_ck in self._rates_at_ends(imu, R_ck_ck1):
+            own += UNVERIFIED.camera_jitter_s**2 * np.outer(omega_ck, omega_ck)
+        by_shared = self._by_shared(imu, R_ck_ck1, ck_D_gamma @ between.D_bg[0, GAMMA])
+        return PredictedRotation(R_ck_ck1, own + by_shared @ by_shared.T, by_shared)
+
+    def _by_shared(self, imu: ImuMeasurements, R_ck_ck1: Array, ck_D_bg: Array) -> Array:
+        """(3, 10) derivatives of a prediction by what all of them share: bias, scales, rotation of
+        the extrinsics, offset of the clocks, each in units of its standard deviation."""
+        prior = imu.bias_prior
+        std_bias = np.where(np.isfinite(prior.std_gyro), prior.std_gyro, UNVERIFIED.gyro_bias)
+        rates = imu.gyro - prior.mean_gyro
+        at_first, at_second = self._rates_at_ends(imu, R_ck_ck1)
+        return np.column_stack(
+            [
+                ck_D_bg * std_bias,
+                ck_D_bg * (rates.mean(axis=0) * UNVERIFIED.gyro_scale),
+                # A rotation e of the extrinsics turns R into Exp(e) R Exp(-e).
+                UNVERIFIED.rotation * (np.eye(3) - R_ck_ck1),
+                # Images that are late by t show Exp(-omega_ck t) R Exp(omega_ck1 t).
+                UNVERIFIED.camera_clock_s * (at_second - at_first),
+            ]
+        )
+
+    def _rates_at_ends(self, imu: ImuMeasurements, R_ck_ck1: Array) -> tuple[Array, Array]:
+        """Angular rates at both timestamps, expressed in camera k [rad/s]."""
+        rates = (imu.gyro - imu.bias_prior.mean_gyro) @ self.T_b_c[:3, :3]
+        return rates[:ENDS].mean(axis=0), R_ck_ck1 @ rates[-ENDS:].mean(axis=0)
+
+
+def rotation_predictor(
+    recording: Recording, imu: ImuMeasurements | None = None
+) -> RotationPredictor:
+    """The gyroscope's prediction for a recording's images; none where the extrinsics are unknown.
+
+    `imu` are the measurements of an IMU model; the raw samples where it is not given.
+    """
+    rig = recording.rig
+    if not rig.extrinsics_known:
+        return no_prediction
+    shift_ns = round(rig.time_offset_s * NS) - recording.camera_shift_ns
+    imu = raw_model(recording.imu, rig.imu) if imu is None else imu
+    return GyroRotation(imu, rectified_extrinsics(rig), shift_ns)
+
+
 @dataclass(frozen=True)
 class VisionSource:
     """Source of camera motion: timestamps, a camera frame, and the motion over keyframes."""
+
+    interpolated: ClassVar[bool] = False
+    """True if the source is interpolated at the images of the recording; otherwise its keyframes
+    are at its own timestamps."""
 
     choice: VisionChoice
     """Choice of `--vision`, with the frame and noise that the source has."""
@@ -82,10 +236,12 @@ class VisionSource:
 
     def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
         """Timestamps at which a keyframe may be taken; `images_ns` are those of the recording."""
-        return self.stamps_ns if images_ns is None else images_ns
+        return images_ns if self.interpolated and images_ns is not None else self.stamps_ns
 
     def measurable(self, stamps_ns: Stamps) -> Mask:
         """(n,) True for timestamps outside gaps of the source."""
+        if self.interpolated:
+            return bridged(self.stamps_ns, stamps_ns, MAX_TRUTH_GAP_S)
         return np.ones(len(stamps_ns), dtype=bool)
 
     def motion(self, stamps_ns: Stamps, index: int = 0) -> RelativePoses:
@@ -123,8 +279,6 @@ class ImageSource(VisionSource):
     """Stereo visual odometry."""
 
     stereo: StereoOdometry
-    _tracks: dict[Hashable, FeatureTracks] = field(default_factory=dict, repr=False)
-    """Tracks by keyframes: methods share them."""
 
     @property
     def odometry(self) -> StereoOdometry:
@@ -134,17 +288,8 @@ class ImageSource(VisionSource):
     def stamps_ns(self) -> Stamps:
         return self.stereo.stamps_ns
 
-    def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
-        return self.stamps_ns
-
     def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         return self.stereo.poses(stamps_ns)
-
-    def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
-        key = stamps_ns.tobytes()
-        if key not in self._tracks:
-            self._tracks[key] = image_tracks(self.stereo, stamps_ns)
-        return self._tracks[key]
 
     def camera_path(self) -> CameraTrajectory:
         """Poses from the images of the whole recording, at the rate used for comparison."""
@@ -166,14 +311,12 @@ class ImageSource(VisionSource):
 class TrajectorySource(VisionSource):
     """Poses of another odometry or SLAM, with specified or estimated noise."""
 
+    interpolated = True
     trajectory: CameraTrajectory
 
     @property
     def stamps_ns(self) -> Stamps:
         return self.trajectory.stamps_ns
-
-    def measurable(self, stamps_ns: Stamps) -> Mask:
-        return bridged(self.stamps_ns, stamps_ns, MAX_TRUTH_GAP_S)
 
     def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         noise = self.choice
@@ -201,9 +344,6 @@ class MeasurementSource(VisionSource):
     def stamps_ns(self) -> Stamps:
         return np.unique(self.measured.stamps_ns)
 
-    def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
-        return self.stamps_ns
-
     def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         return poses_from_measurements(self.measured, int(stamps_ns[0]), int(stamps_ns[-1]))
 
@@ -214,26 +354,38 @@ class MeasurementSource(VisionSource):
 
 
 @dataclass(frozen=True)
-class TrackSource(VisionSource):
-    """Feature tracks of a file, adjusted over their keyframes."""
+class AdjustedTracks(VisionSource):
+    """Motion from an adjustment of feature tracks over their keyframes."""
 
-    recorded: RecordedTracks
-    calibration: CalibrationUncertainty
-    _motions: dict[Hashable, RelativePoses] = field(default_factory=dict, repr=False)
+    calibration: CalibrationUncertainty = field(default=EXACT_CALIBRATION, kw_only=True)
+    """Errors of the rig that all tracks share."""
+
+    _motions: dict[Hashable, RelativePoses] = field(default_factory=dict, init=False, repr=False)
     """Motions by window: methods share them."""
-
-    @property
-    def stamps_ns(self) -> Stamps:
-        return self.recorded.stamps_ns
-
-    def keyframe_candidates(self, images_ns: Stamps | None) -> Stamps:
-        return self.stamps_ns
 
     def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         key = index, stamps_ns.tobytes()
         if key not in self._motions:
-            self._motions[key] = motion_of_tracks(self, self.calibration, stamps_ns, index)
+            steps = []
+            # All keyframes of a stretch together: tracks of a whole recording would not fit into
+            # memory.
+            for first in range(0, len(stamps_ns) - 1, STRETCH):
+                stretch_ns = stamps_ns[first : first + STRETCH + 1]
+                tracks = self.tracks(stretch_ns, index + STRETCH_INDEX * (first // STRETCH))
+                steps += adjusted_steps(tracks, self.calibration)
+            self._motions[key] = stacked(steps, "rectified", self.calibration)
         return self._motions[key]
+
+
+@dataclass(frozen=True)
+class TrackSource(AdjustedTracks):
+    """Feature tracks of a file."""
+
+    recorded: RecordedTracks
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        return self.recorded.stamps_ns
 
     def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
         return self.recorded.tracks(stamps_ns)
@@ -243,6 +395,7 @@ class TrackSource(VisionSource):
 class TruthSource(VisionSource):
     """Ground truth with noise."""
 
+    interpolated = True
     ground_truth: ChosenTruth
     T_b_c: Array
     """(4, 4) pose of the camera in the body."""
@@ -253,9 +406,6 @@ class TruthSource(VisionSource):
     @property
     def stamps_ns(self) -> Stamps:
         return self.ground_truth.require(self._why).stamps_ns
-
-    def measurable(self, stamps_ns: Stamps) -> Mask:
-        return bridged(self.stamps_ns, stamps_ns, MAX_TRUTH_GAP_S)
 
     def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
         return poses_from_truth(
@@ -280,35 +430,14 @@ class TruthSource(VisionSource):
 
 
 @dataclass(frozen=True)
-class SimulatedTrackSource(TruthSource):
+class SimulatedTrackSource(AdjustedTracks, TruthSource):
     """Feature tracks of an ideal tracker along the ground truth."""
 
     tracker: SimulatedTracker
-    _motions: dict[Hashable, RelativePoses] = field(default_factory=dict, repr=False)
-    """Motions by window: methods share them."""
-
-    def _motion(self, stamps_ns: Stamps, index: int) -> RelativePoses:
-        key = index, stamps_ns.tobytes()
-        if key not in self._motions:
-            self._motions[key] = motion_of_tracks(self, EXACT_CALIBRATION, stamps_ns, index)
-        return self._motions[key]
 
     def tracks(self, stamps_ns: Stamps, index: int = 0) -> FeatureTracks:
         truth = self.ground_truth.require(self._why)
         return self.tracker.tracks(truth, stamps_ns, self._window_seed(index))
-
-
-def motion_of_tracks(
-    source: VisionSource, calibration: CalibrationUncertainty, stamps_ns: Stamps, index: int
-) -> RelativePoses:
-    """All keyframes of a stretch together: tracks of a whole recording would not fit into
-    memory."""
-    steps = []
-    for first in range(0, len(stamps_ns) - 1, STRETCH):
-        stretch_ns = stamps_ns[first : first + STRETCH + 1]
-        tracks = source.tracks(stretch_ns, index + STRETCH_INDEX * (first // STRETCH))
-        steps += adjusted_steps(tracks, calibration)
-    return stacked(steps, "rectified", calibration)
 
 
 def chained(stamps_ns: Stamps, Ts_ck_ck1: Array, source: str) -> CameraTrajectory:
@@ -349,7 +478,7 @@ def open_vision(
         tracks = load_tracks(path)
         tracks = replace(tracks, stamp_ns=tracks.stamp_ns + shift_ns)
         calibration = EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
-        return TrackSource(choice, tracks, calibration)
+        return TrackSource(choice, tracks, calibration=calibration)
     if choice.kind == "trajectory":
         trajectory = read_trajectory(path)
         if trajectory.dropped:
@@ -366,7 +495,7 @@ def open_vision(
 
 
 def open_odometry(
-    recording: HasImages,
+    recording: ImageRecording,
     choice: VisionChoice,
     predict_rotation: RotationPredictor = no_prediction,
     weights: Path | None = None,

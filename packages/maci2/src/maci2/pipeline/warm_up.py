@@ -16,8 +16,7 @@ from maci2.calibration import calibrate
 from maci2.consistency import initialize
 from maci2.geometry.se3 import so3_exp_stack
 from maci2.imu import ImuMeasurements, raw_model
-from maci2.jit import are_interpreted, fill_aside, seldom
-from maci2.jit.mode import jobs_to_fill_aside
+from maci2.jit import seldom
 from maci2.sensors import ImuNoise, ImuSamples
 from maci2.sensors.stereo import StereoPair
 from maci2.types import GRAVITY_W, NS, Mat4
@@ -25,18 +24,6 @@ from maci2.vision import RelativePoses, pose_noise
 
 STEPS = 5
 """Relative poses in a window: as short as a window can be."""
-
-
-def warm_up(*jobs: str) -> None:
-    """Load what jobs need, so that no measured time includes it.
-
-    Where kernels are interpreted for want of compiled ones, another process compiles from now on.
-    """
-    if are_interpreted():
-        fill_aside(jobs_to_fill_aside())
-        return
-    for job in jobs:
-        _JOBS[job]()
 
 
 @lru_cache(maxsize=1)
@@ -62,8 +49,7 @@ def smooth_once() -> None:
     first = vision.part(0, STEPS - 1)
     with seldom("initialize"):
         result = initialize(imu, first, T_b_c)
-    smoother = FixedLagSmoother(T_b_c, 1e-5, 1e-3)
-    smoother.start(imu, first, result)
+    smoother = FixedLagSmoother(imu, first, result, T_b_c, (1e-5, 1e-3))
     stamp_ns = int(vision.stamps_ns[-1])
     smoother.add(imu, stamp_ns, vision.Ts_ck_ck1[-1], vision.covs_T_ck_ck1[-1])
 
@@ -72,7 +58,7 @@ def smooth_once() -> None:
 def track_once() -> None:
     """Track images of noise over a window."""
     from maci2.simulation import SimulationConfig, simulate
-    from maci2.vision.tracker import KeyframeTracker
+    from maci2.vision.odometry import KeyframeTracker
 
     rig = simulate(SimulationConfig(duration_s=1.0)).rig
     tracker = KeyframeTracker(rig, 2.0, STEPS)
@@ -101,15 +87,6 @@ def render_once() -> None:
         )
         recording = replace(recording, rig=replace(recording.rig, cameras=small))
         render_recording(recording, Path(folder) / "room", RenderConfig(duration_s=0.1))
-
-
-_JOBS = {
-    "initialize": initialize_once,
-    "calibrate": calibrate_once,
-    "odometry": track_once,
-    "render": render_once,
-    "chain": smooth_once,
-}
 
 
 @lru_cache(maxsize=1)

@@ -4,17 +4,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import NamedTuple
+from itertools import compress
 
 import numpy as np
 
+from maci2.imu import ImuMeasurements
 from maci2.metrics.nees import Bin
-from maci2.types import Array
+from maci2.report.html import asset, figure
+from maci2.sensors import ImuSamples
+from maci2.types import NS, Array, Stamps
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 72, 14, 28, 44
 COLORS = tuple(f"var(--c{i})" for i in range(10))
+INK, SOFT = "var(--ink)", "var(--soft)"
 TICKS = 5
+SVG = "http://www.w3.org/2000/svg"
 LEGEND_LINE = 18
 """Height of a legend line [px]."""
 
@@ -41,6 +46,21 @@ class Series:
     titles: Sequence[str] = ()
     """Tooltips of the points."""
 
+    def on(self, logarithmic: tuple[bool, bool]) -> "Series":
+        """Series as it is drawn on logarithmic axes (x, y), without values that are not numbers
+        there."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x, y = (
+                np.log10(values) if is_log else values
+                for values, is_log in zip((self.x, self.y), logarithmic, strict=True)
+            )
+        kept = np.isfinite(x) & np.isfinite(y)
+        band = None if self.band is None or logarithmic[1] else self.band[kept]
+        if band is not None:
+            band = np.where(np.isfinite(band), band, 0.0)
+        titles = list(compress(self.titles, kept))
+        return replace(self, x=x[kept], y=y[kept], band=band, titles=titles)
+
 
 @dataclass(frozen=True)
 class Axes:
@@ -53,19 +73,57 @@ class Axes:
     logarithmic: tuple[bool, bool] = (False, False)
     """Logarithmic x and y axes."""
 
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        """Position of a point [px]."""
+    def at(self, x: float | Array, y: float | Array) -> Array:
+        """Position of a point (2,), or of many (n, 2) [px]."""
         across = (x - self.x[0]) / (self.x[1] - self.x[0])
         up = (y - self.y[0]) / (self.y[1] - self.y[0])
-        return (
-            LEFT + across * (self.width - LEFT - RIGHT),
-            self.height - BOTTOM - up * (self.height - TOP - BOTTOM),
-        )
+        right = LEFT + across * (self.width - LEFT - RIGHT)
+        down = self.height - BOTTOM - up * (self.height - TOP - BOTTOM)
+        return np.stack([right, down], axis=-1)
 
-    def points(self, x: Array, y: Array) -> str:
-        """A polyline's points."""
-        places = (self.at(float(a), float(b)) for a, b in zip(x, y, strict=True))
-        return " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+
+def element(name: str, content: str = "", /, **attributes: object) -> str:
+    """SVG element; `_` in the name of an attribute stands for `-`. Lengths [px] are floats, rounded
+    to hundredths."""
+    words = [name]
+    for key, value in attributes.items():
+        text = f"{round(value, 2):g}" if isinstance(value, float) else str(value)
+        words.append(f'{key.strip("_").replace("_", "-")}="{text}"')
+    return f"<{' '.join(words)}>{content}</{name}>" if content else f"<{' '.join(words)}/>"
+
+
+def tooltip(text: str) -> str:
+    """Content of an element that shows a text where the pointer is over it."""
+    return f"<title>{escape(text)}</title>" if text else ""
+
+
+def label(x: float, y: float, text: str, anchor: str = "start", **attributes: object) -> str:
+    """Text that begins, ends or has its middle at a position."""
+    return element("text", escape(text), x=x, y=y, text_anchor=anchor, **attributes)
+
+
+def segment(start: Array, end: Array, **attributes: object) -> str:
+    """Straight line between two positions."""
+    (x1, y1), (x2, y2) = start, end
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
+
+
+def polyline(places: Array, color: str, **attributes: object) -> str:
+    """Line through positions (n, 2)."""
+    points = _listed(places)
+    return element("polyline", points=points, fill="none", stroke=color, **attributes)
+
+
+def dots(places: Array, radius: float, color: str, titles: Sequence[str] = ()) -> str:
+    """Filled circles at positions (n, 2), each with a tooltip if `titles` are given."""
+    return "".join(
+        element("circle", tooltip(title), cx=x, cy=y, r=radius, fill=color)
+        for (x, y), title in zip(places, titles or [""] * len(places), strict=True)
+    )
+
+
+def _listed(places: Array) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
 def chart(
@@ -81,51 +139,46 @@ def chart(
     `logarithmic` axes (x, y) show positive numbers only. `limits` of the axes (x, y) make charts
     comparable; not given, they are those of the data.
     """
-    shown = [_finite(_scaled(one, logarithmic)) for one in series]
-    low, high = value_range(np.concatenate([edge for one in shown for edge in _edges(one)]), 0.06)
+    shown = [one.on(logarithmic) for one in series]
+    bands = [0.0 if one.band is None else one.band for one in shown]
+    edges = [one.y + s * band for one, band in zip(shown, bands, strict=True) for s in (-1.0, 1.0)]
+    low, high = value_range(np.concatenate(edges), 0.06)
     x_limits, y_limits = limits or (
         value_range(np.concatenate([one.x for one in shown]), 0.0),
         (0.0 if from_zero else low, high),
     )
     axes = Axes(x_limits, y_limits, logarithmic=logarithmic)
     colors = _colors(shown)
-    body = [frame(axes, x_label, y_label)]
-    body += [line(one, axes, color) for one, color in zip(shown, colors, strict=True)]
-    names = [one.name for one in shown]
-    return with_legend(axes, "".join(body), names, colors)
+    lines = [line(one, axes, color) for one, color in zip(shown, colors, strict=True)]
+    body = frame(axes, x_label, y_label) + "".join(lines)
+    return with_legend(axes, body, [one.name for one in shown], colors)
 
 
-def _scaled(one: Series, logarithmic: tuple[bool, bool]) -> Series:
-    """Series on logarithmic axes; values without a logarithm become NaN."""
-    if not any(logarithmic):
-        return one
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.log10(one.x) if logarithmic[0] else one.x
-        y = np.log10(one.y) if logarithmic[1] else one.y
-    return replace(one, x=x, y=y, band=None if logarithmic[1] else one.band)
-
-
-def arrow(start: Array, end: Array, color: str, label: str = "") -> str:
-    """Arrow with an optional label at its end."""
-    along = np.asarray(end) - np.asarray(start)
+def arrow(start: Array, end: Array, color: str) -> str:
+    """Arrow from one position to another."""
+    along = end - start
     length = float(np.hypot(*along))
     head = ""
     if length > 1e-6:
-        along = along / length
-        aside = np.array([-along[1], along[0]])
-        corners = [end, end - 8 * along + 3.5 * aside, end - 8 * along - 3.5 * aside]
-        places = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-        head = f'<polygon points="{places}" fill="{color}"/>'
-    text = f'<text x="{end[0] + 5:.1f}" y="{end[1]:.1f}">{escape(label)}</text>' if label else ""
-    return (
-        f'<line x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}" '
-        f'stroke="{color}" stroke-width="2"/>{head}{text}'
-    )
+        ahead = along / length
+        aside = np.array([-ahead[1], ahead[0]])
+        corners = np.array([end, end - 8 * ahead + 3.5 * aside, end - 8 * ahead - 3.5 * aside])
+        head = element("polygon", points=_listed(corners), fill=color)
+    return segment(start, end, stroke=color, stroke_width=2) + head
 
 
 def picture(width: int, height: int, body: str) -> str:
     """SVG element that fills its column."""
-    return f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">{body}</svg>'
+    size = {"viewBox": f"0 0 {width} {height}", "width": width}
+    return element("svg", body, **size, role="img")
+
+
+def standalone(width: int, height: int, body: str) -> str:
+    """SVG that is a file of its own: the colours of a page, on white."""
+    size = {"viewBox": f"0 0 {width} {height}", "width": width, "height": height}
+    style = element("style", asset("picture.css"))
+    background = element("rect", width=width, height=height, fill="var(--back)")
+    return element("svg", style + background + body, xmlns=SVG, **size) + "\n"
 
 
 def nice_ticks(low: float, high: float, count: int = TICKS) -> list[float]:
@@ -151,17 +204,6 @@ def axis_ticks(low: float, high: float, logarithmic: bool) -> list[tuple[float, 
     return [(math.log10(v), f"{v:g}") for v in values if low <= math.log10(v) <= high]
 
 
-def _finite(one: Series) -> Series:
-    kept = np.isfinite(one.x) & np.isfinite(one.y)
-    band = None if one.band is None else np.where(np.isfinite(one.band), one.band, 0.0)[kept]
-    titles = [title for title, keep in zip(one.titles, kept, strict=False) if keep]
-    return replace(one, x=one.x[kept], y=one.y[kept], band=band, titles=titles)
-
-
-def _edges(one: Series) -> tuple[Array, ...]:
-    return (one.y,) if one.band is None else (one.y - one.band, one.y + one.band)
-
-
 def value_range(values: Array, margin: float) -> tuple[float, float]:
     """Limits of an axis: those of the values with a margin on both sides."""
     if not len(values):
@@ -180,7 +222,7 @@ def _colors(series: Sequence[Series]) -> list[str]:
         if one.same_color:
             colors.append(colors[-1])
         elif one.dashed:
-            colors.append("var(--soft)")
+            colors.append(SOFT)
         else:
             colors.append(COLORS[number % len(COLORS)])
             number += 1
@@ -191,103 +233,68 @@ def line(one: Series, axes: Axes, color: str) -> str:
     """SVG of one series."""
     if not len(one.x):
         return ""
+    places = axes.at(one.x, one.y)
     if one.marks:
-        places = (axes.at(float(x), float(y)) for x, y in zip(one.x, one.y, strict=True))
-        return "".join(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in places
-        )
+        return dots(places, 3, color, one.titles)
     band = ""
     if one.band is not None:
-        x = np.concatenate([one.x, one.x[::-1]])
-        y = np.concatenate([one.y + one.band, (one.y - one.band)[::-1]])
-        band = f'<polygon points="{axes.points(x, y)}" fill="{color}" opacity="0.18"/>'
-    dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{color}"><title>{escape(title)}</title>'
-        "</circle>"
-        for (x, y), title in zip(map(axes.at, one.x, one.y), one.titles, strict=False)
-    )
-    dashes = ' stroke-dasharray="5 4"' if one.dashed else ""
-    return (
-        f'{band}<polyline points="{axes.points(one.x, one.y)}" fill="none" stroke="{color}" '
-        f'stroke-width="1.5"{dashes}/>{dots}'
-    )
+        above, below = (axes.at(one.x, one.y + sign * one.band) for sign in (1.0, -1.0))
+        outline = _listed(np.concatenate([above, below[::-1]]))
+        band = element("polygon", points=outline, fill=color, opacity="0.18")
+    dashes = {"stroke_dasharray": "5 4"} if one.dashed else {}
+    marks = dots(places, 2.5, color, one.titles) if one.titles else ""
+    return band + polyline(places, color, stroke_width="1.5", **dashes) + marks
 
 
-def frame(axes: Axes, x_label: str, y_label: str, x_ticks: bool = True) -> str:
-    """Border, ticks and labels."""
+def frame(axes: Axes, x_label: str, y_label: str, names: Sequence[str] = ()) -> str:
+    """Border, ticks and labels; with `names`, one for each number from zero on, instead of ticks
+    below."""
     (left, bottom), (right, top) = axes.at(axes.x[0], axes.y[0]), axes.at(axes.x[1], axes.y[1])
-    parts = [
-        f'<rect class="axis" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
-        f'height="{bottom - top:.1f}"/>'
-    ]
-    for value, text in axis_ticks(*axes.x, axes.logarithmic[0]) if x_ticks else []:
-        x, _ = axes.at(value, axes.y[0])
-        parts.append(
-            f'<text class="soft" x="{x:.1f}" y="{bottom + 16:.1f}" text-anchor="middle">'
-            f"{text}</text>"
-        )
+    size = {"width": right - left, "height": bottom - top}
+    parts = [element("rect", class_="axis", x=left, y=top, **size)]
+    below = [(float(i), name) for i, name in enumerate(names)]
+    for value, text in below or axis_ticks(*axes.x, axes.logarithmic[0]):
+        kind = {} if names else {"class_": "soft"}
+        parts.append(label(axes.at(value, 0.0)[0], bottom + 16, text, "middle", **kind))
     for value, text in axis_ticks(*axes.y, axes.logarithmic[1]):
-        _, y = axes.at(axes.x[0], value)
-        parts.append(
-            f'<line class="axis" x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="soft" x="{left - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{text}</text>"
-        )
-    parts.append(
-        f'<text x="{(left + right) / 2:.1f}" y="{axes.height - 8}" text-anchor="middle">'
-        f"{escape(x_label)}</text>"
-        f'<text transform="translate(14 {(top + bottom) / 2:.1f}) rotate(-90)" '
-        f'text-anchor="middle">{escape(y_label)}</text>'
-    )
+        y = axes.at(axes.x[0], value)[1]
+        parts.append(segment(np.array([left, y]), np.array([right, y]), class_="axis"))
+        parts.append(label(left - 6, y + 4, text, "end", class_="soft"))
+    aside = f"translate(14 {(top + bottom) / 2:.1f}) rotate(-90)"
+    parts.append(label((left + right) / 2, axes.height - 8, x_label, "middle"))
+    parts.append(label(0, 0, y_label, "middle", transform=aside))
     return "".join(parts)
 
 
-def _legend(names: Sequence[str], colors: Sequence[str]) -> tuple[str, int]:
-    """Legend above the plot in as many lines as needed, and the height it adds."""
+def with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[str]) -> str:
+    """Chart below its legend, which has as many lines as it needs."""
     named = [(name, color) for name, color in zip(names, colors, strict=False) if name]
     if len(named) < 2:
-        return "", 0
-    lines: list[list[str]] = [[]]
-    x = float(LEFT)
+        return picture(axes.width, axes.height, body)
+    x, lower, legend = float(LEFT), 0, ""
     for name, color in named:
         width = 34.0 + 6.8 * len(name)
-        if lines[-1] and x + width > WIDTH:
-            lines.append([])
-            x = float(LEFT)
-        y = TOP - 9 + LEGEND_LINE * (len(lines) - 1)
-        lines[-1].append(
-            f'<rect x="{x:.1f}" y="{y - 7}" width="12" height="4" fill="{color}"/>'
-            f'<text x="{x + 16:.1f}" y="{y}">{escape(name)}</text>'
-        )
+        if x > LEFT and x + width > WIDTH:
+            x, lower = float(LEFT), lower + LEGEND_LINE
+        y = TOP - 9 + lower
+        legend += element("rect", x=x, y=y - 7, width=12, height=4, fill=color)
+        legend += label(x + 16.0, y, name)
         x += width
-    return "".join("".join(line) for line in lines), LEGEND_LINE * (len(lines) - 1)
-
-
-def with_legend(axes: Axes, body: str, names: Sequence[str], colors: Sequence[str]) -> str:
-    """Chart with its legend."""
-    legend, lower = _legend(names, colors)
-    moved = f'<g transform="translate(0 {lower})">{body}</g>' if lower else body
+    moved = element("g", body, transform=f"translate(0 {lower})") if lower else body
     return picture(axes.width, axes.height + lower, legend + moved)
 
 
 def bars(names: Sequence[str], pairs: Array, labels: tuple[str, str], y_label: str) -> str:
     """Two bars with values for each name, such as prior and posterior standard deviation."""
     axes = Axes((-0.6, len(names) - 0.4), (0.0, 1.15 * float(pairs.max())))
-    parts = [frame(axes, "", y_label, x_ticks=False)]
-    for i, (name, pair) in enumerate(zip(names, pairs, strict=True)):
-        for j, value in enumerate(pair):
-            left, top = axes.at(i - 0.32 + 0.34 * j, float(value))
-            right, bottom = axes.at(i - 0.02 + 0.34 * j, 0.0)
-            parts.append(
-                f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
-                f'height="{max(bottom - top, 0.5):.1f}" fill="{COLORS[j]}"/>'
-                f'<text class="soft" x="{(left + right) / 2:.1f}" y="{top - 3:.1f}" '
-                f'text-anchor="middle">{value:.2g}</text>'
-            )
-        x, y = axes.at(i, 0.0)
-        parts.append(
-            f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{escape(name)}</text>'
-        )
+    parts = [frame(axes, "", y_label, names)]
+    for (i, j), value in np.ndenumerate(pairs):
+        left, top = axes.at(i - 0.32 + 0.34 * j, float(value))
+        right, bottom = axes.at(i - 0.02 + 0.34 * j, 0.0)
+        size = {"width": right - left, "height": max(bottom - top, 0.5)}
+        parts.append(element("rect", x=left, y=top, **size, fill=COLORS[j]))
+        middle = (left + right) / 2
+        parts.append(label(middle, top - 3, f"{value:.2g}", "middle", class_="soft"))
     return with_legend(axes, "".join(parts), labels, COLORS)
 
 
@@ -300,106 +307,103 @@ def ranges(
 ) -> str:
     """Several values for each name on a logarithmic axis, the first with three of its `std`, and a
     stated value as a dashed line."""
-    half = [3.0 * value if np.isfinite(value) else 0.0 for value in std]
+    half = 3.0 * np.nan_to_num(np.asarray(std, dtype=float))
     first = marks[0].y
-    ends = np.concatenate([*(one.y for one in marks), first + half, [stated]])
-    lows = [max(value - h, value / 10.0) for value, h in zip(first, half, strict=True)]
-    low, high = value_range(np.log10(np.concatenate([ends, lows])), 0.08)
+    lows = np.maximum(first - half, first / 10.0)
+    ends = np.concatenate([*(one.y for one in marks), first + half, lows, [stated]])
+    low, high = value_range(np.log10(ends), 0.08)
     axes = Axes((-0.6, len(names) - 0.4), (low, high), logarithmic=(False, True))
-    parts = [frame(axes, "", y_label, x_ticks=False)]
-    for i, name in enumerate(names):
-        x, y = axes.at(i, low)
-        parts.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{name}</text>')
-        (x, top), (_, bottom) = (
-            axes.at(i - 0.15, math.log10(value)) for value in (first[i] + half[i], lows[i])
-        )
-        parts.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}" '
-            f'stroke="{COLORS[0]}" stroke-width="2"/>'
-        )
+    parts = [frame(axes, "", y_label, names)]
+    across = np.arange(float(len(names))) - 0.15
+    tops, bottoms = (axes.at(across, np.log10(level)) for level in (first + half, lows))
+    for top, bottom in zip(tops, bottoms, strict=True):
+        parts.append(segment(top, bottom, stroke=COLORS[0], stroke_width=2))
     for j, one in enumerate(marks):
-        shifted = Series(one.name, one.x + 0.15 * (j - 1), np.log10(one.y), marks=True)
+        shifted = replace(one, x=one.x + 0.15 * (j - 1), y=np.log10(one.y), marks=True)
         parts.append(line(shifted, axes, COLORS[j]))
     level = np.full(2, math.log10(stated))
-    parts.append(line(Series("", np.array(axes.x), level, dashed=True), axes, "var(--soft)"))
-    names = [*(one.name for one in marks), "stated"]
-    return with_legend(axes, "".join(parts), names, [*COLORS[: len(marks)], "var(--soft)"])
+    parts.append(line(Series("", np.array(axes.x), level, dashed=True), axes, SOFT))
+    legend = [*(one.name for one in marks), "stated"]
+    return with_legend(axes, "".join(parts), legend, [*COLORS[: len(marks)], SOFT])
 
 
-SIZE = 300
-MARGIN = 54
-
-
-class _Colors(NamedTuple):
-    """Colours of a figure."""
-
-    ink: str
-    line: str
-    dot: str
-    background: str
-
-
-ALONE = _Colors("#24292f", "#8b949e", "#0969da", "white")
-"""Colours of a figure that is a file of its own."""
-
-IN_PAGE = _Colors("var(--ink)", "var(--soft)", "var(--c0)", "none")
-"""Colours that follow the style of a page."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One plot of predicted against actual."""
-
-    title: str
-    unit: str
-    bins: list[Bin]
-
-
-def y_equals_x(panels: list[Panel], in_page: bool = False) -> str:
-    """Predicted sigma across, rms error up, both logarithmic, with the line y = x."""
-    colors = IN_PAGE if in_page else ALONE
-    width = len(panels) * SIZE
-    body = "".join(
-        f'<g transform="translate({i * SIZE},0)">{_panel(panel, colors)}</g>'
-        for i, panel in enumerate(panels)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {SIZE}" width="{width}" '
-        f'font-family="sans-serif" font-size="12" fill="{colors.ink}">'
-        f'<rect width="{width}" height="{SIZE}" fill="{colors.background}"/>{body}</svg>\n'
-    )
-
-
-def _panel(panel: Panel, colors: _Colors) -> str:
-    values = np.array([value for one in panel.bins for value in (one.predicted, one.actual)])
-    low, high = np.log10(values.min() / 1.5), np.log10(values.max() * 1.5)
-
-    def at(value: float) -> float:
-        return MARGIN + (np.log10(value) - low) / (high - low) * (SIZE - 2 * MARGIN)
-
-    first, last = MARGIN, SIZE - MARGIN
-    parts = [
-        f'<text x="{SIZE / 2}" y="24" text-anchor="middle" font-weight="bold">'
-        f"{escape(panel.title)}</text>",
-        f'<rect x="{first}" y="{first}" width="{last - first}" height="{last - first}" '
-        f'fill="none" stroke="{colors.line}"/>',
-        f'<line x1="{first}" y1="{last}" x2="{last}" y2="{first}" stroke="{colors.line}" '
-        'stroke-dasharray="4 3"/>',
-        f'<text x="{SIZE / 2}" y="{SIZE - 10}" text-anchor="middle">predicted sigma '
-        f"[{escape(panel.unit)}]</text>",
-        f'<text transform="translate(14,{SIZE / 2}) rotate(-90)" text-anchor="middle">rms error '
-        f"[{escape(panel.unit)}]</text>",
+def binned(name: str, bins: Sequence[Bin]) -> Series:
+    """Rms error over predicted sigma, one point for each bin."""
+    predicted, actual = np.array([(one.predicted, one.actual) for one in bins]).T
+    titles = [
+        f"{one.count} windows: predicted {one.predicted:.3g}, actual {one.actual:.3g}"
+        for one in bins
     ]
-    for tick, text in axis_ticks(low, high, logarithmic=True):
-        x = at(10.0**tick)
-        parts.append(
-            f'<text x="{x:.1f}" y="{last + 15}" text-anchor="middle">{text}</text>'
-            f'<text x="{first - 4}" y="{SIZE - x + 4:.1f}" text-anchor="end">{text}</text>'
-        )
-    for one in panel.bins:
-        about = f"{one.count} windows: predicted {one.predicted:.3g}, actual {one.actual:.3g}"
-        parts.append(
-            f'<circle cx="{at(one.predicted):.1f}" cy="{SIZE - at(one.actual):.1f}" r="5" '
-            f'fill="{colors.dot}"><title>{about}</title></circle>'
-        )
-    return "".join(parts)
+    return Series(name, predicted, actual, titles=titles)
+
+
+def y_equals_x(lines: Sequence[Series], unit: str) -> str:
+    """Predicted sigma across, rms error up, both logarithmic, with the line y = x; empty without
+    positive values."""
+    every = np.concatenate([np.empty(0), *(values for one in lines for values in (one.x, one.y))])
+    every = every[np.isfinite(every) & (every > 0.0)]
+    if not len(every):
+        return ""
+    equal = np.array([every.min() / 1.2, every.max() * 1.2])
+    shown = [*lines, Series("y = x", equal, equal, dashed=True)]
+    labels = f"predicted sigma [{unit}]", f"rms error [{unit}]"
+    return chart(shown, *labels, logarithmic=(True, True))
+
+
+def row_of(pictures: Sequence[str]) -> str:
+    """Charts side by side, as a file of its own."""
+    placed = [part.replace("<svg ", f'<svg x="{i * WIDTH}" ', 1) for i, part in enumerate(pictures)]
+    return standalone(len(pictures) * WIDTH, HEIGHT, "".join(placed))
+
+
+AXES = "xyz"
+
+POINTS = 700
+"""Largest number of points of a line."""
+
+WITH_BANDS = "Bands: three standard deviations."
+
+
+def every_nth(count: int) -> int:
+    """Stride that leaves at most `POINTS` of this many."""
+    return max(-(-count // POINTS), 1)
+
+
+def components(
+    time_s: Array,
+    values: Array,
+    label: str,
+    caption: str,
+    band: Array | None = None,
+    from_zero: bool = False,
+    x_label: str = "time [s]",
+) -> str:
+    """Three components (n, 3) over time, with bands around them."""
+    series = [
+        Series(axis, time_s, values[:, i], None if band is None else band[:, i])
+        for i, axis in enumerate(AXES)
+    ]
+    return figure(chart(series, x_label, label, from_zero), caption)
+
+
+def seconds(stamps_ns: Stamps, start_ns: int) -> Array:
+    """Time since a start [s]."""
+    return np.asarray((stamps_ns - start_ns) / NS, dtype=np.float64)
+
+
+def beside_one(
+    time_s: Array, residuals: dict[str, Array], expected: str, label: str, is_log: bool = False
+) -> str:
+    """Chart of residuals (n,) over time beside their expectation, which is one."""
+    series = [Series(name, time_s, values, marks=True) for name, values in residuals.items()]
+    series.append(Series(expected, time_s, np.ones(len(time_s)), dashed=True))
+    return chart(series, "time [s]", label, from_zero=not is_log, logarithmic=(False, is_log))
+
+
+def imu_figures(imu: ImuSamples | ImuMeasurements, gyro_caption: str, acc_caption: str) -> str:
+    """Angular rate and specific force over time."""
+    every = every_nth(len(imu.stamps_ns))
+    time_s = seconds(imu.stamps_ns[::every], int(imu.stamps_ns[0]))
+    gyro_deg, acc = np.rad2deg(imu.gyro[::every]), imu.acc[::every]
+    rate = components(time_s, gyro_deg, "angular rate [deg/s]", gyro_caption)
+    return rate + components(time_s, acc, "specific force [m/s²]", acc_caption)

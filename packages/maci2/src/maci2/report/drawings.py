@@ -1,9 +1,7 @@
 """Drawings of rigs, paths and images with their tracked points."""
 
 import base64
-from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 
 import cv2
 import numpy as np
@@ -12,18 +10,29 @@ from numpy.typing import NDArray
 from maci2.errors import ImageError
 from maci2.estimator import VIState
 from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
-from maci2.report.charts import COLORS, arrow, picture
+from maci2.report.charts import (
+    COLORS,
+    INK,
+    SOFT,
+    arrow,
+    dots,
+    element,
+    label,
+    picture,
+    polyline,
+    segment,
+    standalone,
+)
 from maci2.report.html import figure
 from maci2.result_output import stds
 from maci2.sensors import Rig
 from maci2.sensors.rig_types import Camera
-from maci2.sensors.stereo import Frames, Image
+from maci2.sensors.stereo import Image
 from maci2.types import Array
-from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
+from maci2.vision.keyframe import keyframe, match_keyframes
 from maci2.vision.odometry import StereoOdometry
-from maci2.vision.outlier_rejection import MIN_MATCHES, consensus_pose
-from maci2.vision.predicted_rotation import PredictedRotation
-from maci2.vision.two_frame import PinholePair
+from maci2.vision.relative_pose import MIN_MATCHES, consensus_pose
+from maci2.vision.relative_poses import PredictedRotation
 
 CHARACTER = (7.2, 13.0)
 """Width and height of a character [px]."""
@@ -31,7 +40,9 @@ CHARACTER = (7.2, 13.0)
 DISTANCES = (11.0, 17.0, 25.0, 34.0)
 """Offsets from an object to the middle of its label, nearest first [px]."""
 
-DIRECTIONS = 16
+_ANGLES = 2.0 * np.pi * np.arange(16) / 16
+DIRECTIONS = np.column_stack([np.cos(_ANGLES), np.sin(_ANGLES)])
+"""Directions from an object in which its label is tried."""
 
 
 class Labels:
@@ -55,16 +66,14 @@ class Labels:
         candidates = [
             (self._hidden(middle, half) + distance / 40.0 + 0.5 * (1.0 - ahead @ direction), middle)
             for distance in DISTANCES
-            for direction in _directions()
+            for direction in DIRECTIONS
             for middle in [anchor + direction * (distance + half * np.abs(direction)).max()]
         ]
         middle = min(candidates, key=lambda candidate: candidate[0])[1]
         self._boxes.append((middle, half))
         style = f"fill: {color}" if color else "font-weight: bold"
-        return (
-            f'<text class="halo" x="{middle[0]:.1f}" y="{middle[1] + 4.0:.1f}" '
-            f'text-anchor="middle" style="{style}">{escape(text)}</text>'
-        )
+        x, y = middle
+        return label(x, y + 4.0, text, "middle", class_="halo", style=style)
 
     def _hidden(self, middle: Array, half: Array) -> float:
         """Cost of a label at a place: what it would cover, or lose beyond the edge."""
@@ -77,21 +86,64 @@ class Labels:
         return covered + 20.0 * overlaps + 100.0 * outside
 
 
-def _directions() -> Array:
-    angles = 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
-    return np.column_stack([np.cos(angles), np.sin(angles)])
-
-
 WIDTH = 440
 LOWEST, HIGHEST = 200.0, 400.0
-"""Height of the picture [px]."""
+"""Height of the picture of a path [px]."""
 
-MARGIN = 44.0
+BAR_HEIGHT = 20.0
+"""Height of the scale bar with its label [px]."""
+
 VELOCITY_S = 0.5
 """Time over which velocity arrows extend [s]."""
 
 MOST_ARROWS = 16
 """Largest number of arrows; more would hide the path."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Parallel projection of points onto a picture."""
+
+    axes: Array
+    """(2, 3) axes of the picture, right and down."""
+
+    scale: float
+    """Pixels per metre."""
+
+    height: float
+    origin: Array
+    """(2,) position of the origin [px]."""
+
+    @classmethod
+    def on(
+        cls, axes: Array, points: Array, margins: tuple[float, float], low: float, high: float
+    ) -> "View":
+        """View that shows all points as large as they fit between margins, to both sides and above
+        and below, in a picture that is as high as needed between `low` and `high`."""
+        flat = points @ axes.T
+        first, last = flat.min(axis=0), flat.max(axis=0)
+        extent = np.maximum(last - first, 1e-3)
+        margin = 2.0 * np.array(margins) + [0.0, BAR_HEIGHT]
+        scale = float(((np.array([WIDTH, high]) - margin) / extent).min())
+        height = max(float(scale * extent[1] + margin[1]), low)
+        middle = np.array([WIDTH, height - BAR_HEIGHT]) / 2.0
+        return cls(axes, scale, height, middle - scale * (first + last) / 2.0)
+
+    def at(self, points: Array) -> Array:
+        """(..., 2) positions of points (..., 3) [px]."""
+        return np.asarray(self.origin + self.scale * (points @ self.axes.T))
+
+    def picture(self, body: str) -> str:
+        """SVG of a body with a scale bar of a round length in the lower left corner."""
+        longest_m = 0.4 * WIDTH / self.scale
+        decade = 10.0 ** np.floor(np.log10(longest_m))
+        fitting = (decade * factor for factor in (5.0, 2.0, 1.0))
+        length_m = next(length_m for length_m in fitting if length_m <= longest_m)
+        text = f"{length_m:g} m" if length_m >= 0.1 else f"{1e3 * length_m:g} mm"
+        start = np.array([16.0, self.height - 12.0])
+        end = start + np.array([self.scale * length_m, 0.0])
+        bar = segment(start, end, stroke=INK, stroke_width=3) + label(16, start[1] - 8.0, text)
+        return picture(WIDTH, round(self.height), body + bar)
 
 
 def path_figure(state: VIState) -> str:
@@ -114,34 +166,28 @@ def path_drawing(
     positions: Array, velocities: Array, gravity: Array, beside: Array | None = None
 ) -> str:
     """SVG of positions (n, 3), their velocities and, in grey, another path `beside` them."""
-    view = _view(gravity)
     every = max(-(-len(positions) // MOST_ARROWS), 1)
     starts, ends = positions[::every], (positions + VELOCITY_S * velocities)[::every]
     others = np.empty((0, 3)) if beside is None else beside
-    flat = np.concatenate([positions, ends, others]) @ view.T
-    low, high = flat.min(axis=0), flat.max(axis=0)
-    extent = np.maximum(high - low, 1e-3)
-    inside = np.array([WIDTH - 2.0 * MARGIN, HIGHEST - 2.0 * MARGIN - 20.0])
-    scale = float((inside / extent).min())
-    height = max(float(scale * extent[1]) + 2.0 * MARGIN + 20.0, LOWEST)
-    middle = np.array([WIDTH / 2.0, height / 2.0 - 4.0])
-
-    def at(points: Array) -> Array:
-        return np.asarray(middle + scale * (points @ view.T - (low + high) / 2.0))
-
-    body = [_line(at(others), "var(--soft)", 3.0)] if len(others) else []
-    body.append(_line(at(positions), "var(--ink)", 2.0))
-    body += [arrow(a, b, COLORS[0]) for a, b in zip(at(starts), at(ends), strict=True)]
+    shown = np.concatenate([positions, ends, others])
+    view = View.on(_axes_of_path(gravity), shown, (44.0, 44.0), LOWEST, HIGHEST)
+    places = view.at(positions)
+    body = [polyline(view.at(others), SOFT, stroke_width=3)] if len(others) else []
+    body.append(polyline(places, INK, stroke_width=2))
+    arrows = zip(view.at(starts), view.at(ends), strict=True)
+    body += [arrow(start, end, COLORS[0]) for start, end in arrows]
     if every == 1:
-        body += [_circle(place, 3.0, "var(--ink)") for place in at(positions)]
-    body.append(_circle(at(positions[:1])[0], 5.0, "var(--back)"))
+        body.append(dots(places, 3.5, INK))
+    x, y = places[0]
+    rim = {"stroke": INK, "stroke_width": "1.5"}
+    body.append(element("circle", cx=x, cy=y, r=5, fill="var(--back)", **rim))
     corner = np.array([18.0, 16.0])
-    body.append(arrow(corner, corner + np.array([0.0, 40.0]), COLORS[1], "gravity"))
-    body.append(scale_bar(scale, height))
-    return picture(WIDTH, round(height), "".join(body))
+    body.append(arrow(corner, corner + np.array([0.0, 40.0]), COLORS[1]))
+    body.append(label(23, 56, "gravity"))
+    return view.picture("".join(body))
 
 
-def _view(gravity: Array) -> Array:
+def _axes_of_path(gravity: Array) -> Array:
     """(2, 3) axes of the picture, right and down: down is gravity, right is the level part of x."""
     down = gravity / np.linalg.norm(gravity)
     level = np.eye(3)[0] - down[0] * down
@@ -152,60 +198,47 @@ def _view(gravity: Array) -> Array:
     return np.asarray(np.stack([level + 0.35 * ahead, down - 0.2 * ahead]))
 
 
-def _line(places: Array, color: str, width: float) -> str:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width:g}"/>'
-
-
-def _circle(place: Array, radius: float, fill: str) -> str:
-    return (
-        f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{radius:g}" fill="{fill}" '
-        'stroke="var(--ink)" stroke-width="1.5"/>'
-    )
-
-
-def scale_bar(scale: float, height: float) -> str:
-    """Scale bar of a round length in the lower left corner; `scale` in pixels per metre."""
-    longest_m = 0.4 * WIDTH / scale
-    decade = 10.0 ** np.floor(np.log10(longest_m))
-    length_m = next(decade * factor for factor in (5.0, 2.0, 1.0) if decade * factor <= longest_m)
-    label = f"{length_m:g} m" if length_m >= 0.1 else f"{1e3 * length_m:g} mm"
-    return (
-        f'<line x1="16" y1="{height - 12:.1f}" x2="{16 + scale * length_m:.1f}" '
-        f'y2="{height - 12:.1f}" stroke="var(--ink)" stroke-width="3"/>'
-        f'<text x="16" y="{height - 20:.1f}">{label}</text>'
-    )
-
-
 RIG_HEIGHT = 400
 AXES = (("x", COLORS[1]), ("y", COLORS[2]), ("z", COLORS[0]))
 
-VIEW = np.array([[0.866, -0.866, 0.0], [0.35, 0.35, -0.94]])
+ABOVE = np.array([[0.866, -0.866, 0.0], [0.35, 0.35, -0.94]])
 """(2, 3) axes of the picture, right and down, in the body: from above, in front and to the side."""
+
+EDGES = ((0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (4, 1))
+"""Edges of a frustum between its corners."""
 
 
 def rig_drawing(rig: Rig) -> str:
     """SVG with a caption: axes of the body and of every camera, each with its name."""
-    poses = [("b (IMU)", np.eye(4))]
-    poses += [(f"c{i}", camera.T_b_c) for i, camera in enumerate(rig.cameras)]
-    length_m = 0.4 * max(float(np.linalg.norm(T[:3, 3])) for _, T in poses[1:]) + 0.01
-    points = [T[:3, 3] + length_m * axis for _, T in poses for axis in (*T[:3, :3].T, np.zeros(3))]
-    frustums = [_frustum(camera, 1.4 * length_m) for camera in rig.cameras]
-    flat = np.concatenate([np.array(points), *frustums]) @ VIEW.T
-    low, high = flat.min(axis=0), flat.max(axis=0)
-    room = np.array([WIDTH - 60.0, RIG_HEIGHT - 90.0])
-    scale = float((room / np.maximum(high - low, 1e-3)).min())
-    centre = (low + high) / 2.0
-
-    def at(point: Array) -> Array:
-        middle = np.array([WIDTH / 2.0, RIG_HEIGHT / 2.0 - 12.0])
-        return np.asarray(middle + scale * (VIEW @ point - centre))
-
-    body = "".join(_frustum_lines(corners, at) for corners in frustums)
-    body += _axes([T for _, T in poses], length_m, at)
-    body += _names(poses, frustums, length_m, at)
+    names = ["b (IMU)", *(f"c{i}" for i in range(len(rig.cameras)))]
+    Ts = np.array([np.eye(4), *(camera.T_b_c for camera in rig.cameras)])
+    length_m = 0.4 * float(np.linalg.norm(Ts[1:, :3, 3], axis=1).max()) + 0.01
+    origins = Ts[:, :3, 3]
+    tips = origins[:, None] + length_m * np.swapaxes(Ts[:, :3, :3], 1, 2)
+    frustums = np.array([_frustum(camera, 1.4 * length_m) for camera in rig.cameras])
+    shown = np.concatenate([part.reshape(-1, 3) for part in (origins, tips, frustums)])
+    view = View.on(ABOVE, shown, (30.0, 35.0), RIG_HEIGHT, RIG_HEIGHT)
+    labels = Labels(WIDTH, RIG_HEIGHT)
+    lines, arrows, letters, words = [], [], [], []
+    for corners in view.at(frustums):
+        for a, b in EDGES:
+            faint = {"stroke": SOFT, "stroke_width": 1, "opacity": "0.7"}
+            lines.append(segment(corners[a], corners[b], **faint))
+    frames = list(zip(names, view.at(origins), view.at(tips), strict=True))
+    for _, origin, ends in frames:
+        for (_, color), end in zip(AXES, ends, strict=True):
+            arrows.append(arrow(origin, end, color))
+            labels.avoid(origin, end)
+    for corners in view.at(frustums):
+        for corner in corners[1:]:
+            labels.avoid(corners[0], corner)
+    for _, origin, ends in frames:
+        for (axis, color), end in zip(AXES, ends, strict=True):
+            letters.append(labels.place(end, axis, end - origin, color))
+    for name, origin, ends in frames:
+        words.append(labels.place(origin, name, origin - ends.mean(axis=0)))
     return figure(
-        picture(WIDTH, RIG_HEIGHT, body + scale_bar(scale, RIG_HEIGHT)),
+        view.picture("".join([*lines, *arrows, *letters, *words])),
         "Axes of each frame: x red, y green, z blue. A camera looks along its z axis; its frustum "
         "is grey.",
     )
@@ -217,58 +250,9 @@ def _frustum(camera: Camera, depth_m: float) -> Array:
     fx, fy, cx, cy = camera.intrinsics[:4]
     corners = [(0, 0), (width, 0), (width, height), (0, height)]
     # A wide lens has no pinhole corners: what is beyond 60 degrees is cut.
-    rays = [
-        (np.clip((u - cx) / fx, -1.7, 1.7), np.clip((v - cy) / fy, -1.7, 1.7)) for u, v in corners
-    ]
-    points = np.array([(0.0, 0.0, 0.0), *((depth_m * x, depth_m * y, depth_m) for x, y in rays)])
+    rays = np.clip((np.array(corners) - [cx, cy]) / [fx, fy], -1.7, 1.7)
+    points = depth_m * np.vstack([np.zeros(3), np.column_stack([rays, np.ones(4)])])
     return np.asarray(points @ camera.T_b_c[:3, :3].T + camera.T_b_c[:3, 3])
-
-
-def _frustum_lines(corners: Array, at: Callable[[Array], Array]) -> str:
-    places = [at(corner) for corner in corners]
-    pairs = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3), (3, 4), (4, 1)]
-    return "".join(
-        f'<line x1="{places[a][0]:.1f}" y1="{places[a][1]:.1f}" x2="{places[b][0]:.1f}" '
-        f'y2="{places[b][1]:.1f}" stroke="var(--soft)" stroke-width="1" opacity="0.7"/>'
-        for a, b in pairs
-    )
-
-
-def _axes(poses: list[Array], length_m: float, at: Callable[[Array], Array]) -> str:
-    return "".join(
-        arrow(at(T[:3, 3]), at(T[:3, 3] + length_m * axis), color)
-        for T in poses
-        for (_, color), axis in zip(AXES, T[:3, :3].T, strict=True)
-    )
-
-
-def _names(
-    poses: list[tuple[str, Array]],
-    frustums: list[Array],
-    length_m: float,
-    at: Callable[[Array], Array],
-) -> str:
-    """Labels of frames and axes, where they cover neither axes nor each other."""
-    labels = Labels(WIDTH, RIG_HEIGHT)
-    ends = [
-        (at(T[:3, 3]), [at(T[:3, 3] + length_m * axis) for axis in T[:3, :3].T]) for _, T in poses
-    ]
-    for origin, tips in ends:
-        for tip in tips:
-            labels.avoid(origin, tip)
-    for corners in frustums:
-        for corner in corners[1:]:
-            labels.avoid(at(corners[0]), at(corner))
-    parts = [
-        labels.place(tip, axis, tip - origin, color)
-        for origin, tips in ends
-        for (axis, color), tip in zip(AXES, tips, strict=True)
-    ]
-    parts += [
-        labels.place(origin, name, origin - np.mean(tips, axis=0))
-        for (name, _), (origin, tips) in zip(poses, ends, strict=True)
-    ]
-    return "".join(parts)
 
 
 LEAST_SURE = 5.0
@@ -295,26 +279,29 @@ class TrackedImage:
     sigma_px: Array
     """(n,) predicted standard deviation of the match, both axes together."""
 
+    @classmethod
+    def without_points(cls, image: Image) -> "TrackedImage":
+        """Image into which no point could be tracked."""
+        return cls(image, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
+
 
 def tracked_image(odometry: StereoOdometry, first_ns: int, second_ns: int) -> TrackedImage:
     """Match two keyframes again, for display: the inliers of the measured motion."""
     frames = odometry.frames
     indices = [frames.index_of(int(stamp)) for stamp in (first_ns, second_ns)]
     try:
-        first, second = (_keyframe(odometry, frames, index) for index in indices)
+        pairs = [frames.pair(index) for index in indices]
     except ImageError:
-        unread = np.zeros((1, 1), np.uint8)
-        return TrackedImage(unread, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
-    nothing = TrackedImage(second.left, np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
+        return TrackedImage.without_points(np.zeros((1, 1), np.uint8))
+    first, second = (keyframe(odometry.rectification, pair.left, pair.right) for pair in pairs)
     measured = odometry.relative_pose(*indices)
     if measured.reason:
-        return nothing
-    seen = odometry.rectification
-    camera = PinholePair(seen.focal, seen.center, seen.baseline)
+        return TrackedImage.without_points(second.left)
+    camera = odometry.rectification
     rotation = PredictedRotation(measured.T_ck_ck1[:3, :3], measured.cov_T_ck_ck1[3:, 3:])
-    found = match_keyframes(first, [], second, first.row_offset, camera, rotation)
+    found = match_keyframes(first, [], second, camera, rotation)
     if len(found.matches) < MIN_MATCHES:
-        return nothing
+        return TrackedImage.without_points(second.left)
     cov = odometry.model(found.features)
     inlier = consensus_pose(found.matches, cov, camera, rotation).weights > 0.0
     sigma_px = np.sqrt(np.trace(cov[inlier, :2, :2], axis1=1, axis2=2))
@@ -328,27 +315,24 @@ def latest_tracks(odometry: StereoOdometry, stamp_ns: int) -> TrackedImage:
     return tracked_image(odometry, before_ns, stamp_ns)
 
 
-def _keyframe(odometry: StereoOdometry, frames: Frames, index: int) -> Keyframe:
-    pair = frames.pair(index)
-    return keyframe(odometry.rectification, pair.left, pair.right)
-
-
-def best_sigma_px(sigma_px: Array) -> float:
-    """Standard deviation of the most certain matches of an image [px]."""
-    return float(np.quantile(sigma_px, 0.05))
-
-
 def sigma_colors(sigma_px: Array) -> NDArray[np.uint8]:
     """(n, 3) colours from cyan, most certain, to orange, five times less certain."""
-    share = np.clip((sigma_px / best_sigma_px(sigma_px) - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
+    if not len(sigma_px):
+        return np.empty((0, 3), dtype=np.uint8)
+    share = np.clip((sigma_px / _best(sigma_px) - 1.0) / (LEAST_SURE - 1.0), 0.0, 1.0)
     return np.asarray(SURE + share[:, None] * (UNSURE - SURE)).astype(np.uint8)
+
+
+def _best(sigma_px: Array) -> float:
+    """Standard deviation of the most certain matches of an image [px]."""
+    return float(np.quantile(sigma_px, 0.05))
 
 
 def track_figure(tracked: TrackedImage) -> str:
     """Image with its points and a legend of their colours."""
     if not len(tracked.sigma_px):
         return figure(track_picture(tracked), "No point could be tracked into this image.", True)
-    best = best_sigma_px(tracked.sigma_px)
+    best = _best(tracked.sigma_px)
     first, last = (",".join(f"{part:.0f}" for part in color) for color in (SURE, UNSURE))
     ramp = (
         f"<p class='ramp'><span>{best:.2f} px</span>"
@@ -367,95 +351,78 @@ def embedded(image: Image) -> str:
     height, width = image.shape
     _, data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
     text = base64.b64encode(data.tobytes()).decode("ascii")
-    return f'<image width="{width}" height="{height}" href="data:image/jpeg;base64,{text}"/>'
+    return element("image", width=width, height=height, href=f"data:image/jpeg;base64,{text}")
 
 
 def track_picture(tracked: TrackedImage) -> str:
     """SVG of the image with a line for every match."""
     height, width = tracked.image.shape
+    return picture(width, height, _tracks(tracked))
+
+
+def _tracks(tracked: TrackedImage) -> str:
     body = [embedded(tracked.image)]
-    nothing = np.empty((0, 3), dtype=np.uint8)
-    colors = sigma_colors(tracked.sigma_px) if len(tracked.sigma_px) else nothing
-    for (u0, v0), (u1, v1), (r, g, b) in zip(tracked.uv0, tracked.uv1, colors, strict=True):
-        color = f"rgb({r},{g},{b})"
-        body.append(
-            f'<line x1="{u0:.1f}" y1="{v0:.1f}" x2="{u1:.1f}" y2="{v1:.1f}" stroke="{color}" '
-            f'stroke-width="1.5"/><circle cx="{u1:.1f}" cy="{v1:.1f}" r="2" fill="{color}"/>'
-        )
-    return picture(width, height, "".join(body))
+    colors = [f"rgb({r},{g},{b})" for r, g, b in sigma_colors(tracked.sigma_px)]
+    for start, end, color in zip(tracked.uv0, tracked.uv1, colors, strict=True):
+        body.append(segment(start, end, stroke=color, stroke_width="1.5"))
+        body.append(dots(end[None], 2, color))
+    return "".join(body)
 
 
 OVERVIEW_WIDTH, OVERVIEW_HEIGHT = 1060, 380
 IMAGE_WIDTH = 520
-INK, SOFT, LINE = "#1f2328", "#59636e", "#d1d9e0"
+HEADING, CELL = "font-size: 16px; font-weight: bold", "font-size: 14px"
+"""Styles of texts in the overview."""
 
 
 def overview(
     tracked: TrackedImage, initialization: InitializedRecording, calibration: CalibratedRecording
 ) -> str:
     """A stand-alone SVG of one initialization and one calibration."""
-    picture = track_picture(tracked).replace("<svg ", '<svg x="16" y="44" ', 1)
-    height, width = tracked.image.shape
-    shown_height = IMAGE_WIDTH * height // width
-    picture = picture.replace(
-        f'width="{width}" role="img"', f'width="{IMAGE_WIDTH}" height="{shown_height}"', 1
-    )
-    rows = _rows(initialization, calibration)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {OVERVIEW_WIDTH} {OVERVIEW_HEIGHT}" '
-        f'width="{OVERVIEW_WIDTH}" '
-        f'font-family="sans-serif" font-size="14" fill="{INK}">'
-        f'<rect width="{OVERVIEW_WIDTH}" height="{OVERVIEW_HEIGHT}" fill="white"/>'
-        '<text x="16" y="28" font-size="16" font-weight="bold">stereo images and IMU samples</text>'
-        f"{picture}{_table(rows)}</svg>\n"
-    )
+    scaled = f"translate(16 44) scale({IMAGE_WIDTH / tracked.image.shape[1]:.4f})"
+    left, middle, right = 570, 880, OVERVIEW_WIDTH - 16
+    parts = [
+        label(16, 28, "stereo images and IMU samples", style=HEADING),
+        element("g", _tracks(tracked), transform=scaled),
+        label(left, 28, "states with uncertainty", style=HEADING),
+        label(middle, 64, "estimate", "end", class_="soft", style=CELL),
+        label(right, 64, "1-sigma", "end", class_="soft", style=CELL),
+    ]
+    for i, (name, estimate, sigma) in enumerate(_rows(initialization, calibration)):
+        y = 98 + 44 * i
+        parts += [
+            segment(np.array([left, y - 24]), np.array([right, y - 24]), class_="axis"),
+            label(left, y, name, style=CELL),
+            label(middle, y, estimate, "end", style=CELL),
+            label(right, y, sigma, "end", style=CELL),
+        ]
+    return standalone(OVERVIEW_WIDTH, OVERVIEW_HEIGHT, "".join(parts))
 
 
 def _rows(
     initialization: InitializedRecording, calibration: CalibratedRecording
 ) -> list[tuple[str, str, str]]:
     """Quantity, estimate and one standard deviation, as text."""
-    rows: list[tuple[str, str, str]] = []
+
+    rows = []
     state, posterior = initialization.state, initialization.posterior
     if state is not None and posterior is not None:
-        rows += [
-            ("gravity [m/s²]", _numbers(state.gravity_c0, 2),
-             f"{initialization.gravity_std_deg:.2f} deg"),
-            ("velocity [m/s]", _numbers(state.velocity_b[-1], 3),
-             _numbers(stds(posterior.velocity_b[-1]), 3)),
-            ("gyroscope bias [mrad/s]", _numbers(1e3 * state.gyro_bias, 1),
-             _numbers(1e3 * stds(posterior.gyro_bias), 1)),
-            ("accelerometer bias [m/s²]", _numbers(state.acc_bias, 3),
-             _numbers(stds(posterior.acc_bias), 3)),
-        ]  # fmt: skip
-    rig = calibration.rig
-    if rig is not None and calibration.posterior is not None:
-        std = stds(calibration.posterior.T_b_c)
-        position_mm = 1e3 * rig.cameras[0].T_b_c[:3, 3]
-        rows += [
-            ("camera on the IMU [mm]", _numbers(position_mm, 1), _numbers(1e3 * std[:3], 1)),
-            ("its rotation [deg]", "", _numbers(np.rad2deg(std[3:]), 3)),
-        ]
+        angle = f"{initialization.gravity_std_deg:.2f} deg"
+        rows.append(("gravity [m/s²]", _numbers(state.gravity_c0, 2), angle))
+        for name, values, cov, scale, digits in (
+            ("velocity [m/s]", state.velocity_b[-1], posterior.velocity_b[-1], 1.0, 3),
+            ("gyroscope bias [mrad/s]", state.gyro_bias, posterior.gyro_bias, 1e3, 1),
+            ("accelerometer bias [m/s²]", state.acc_bias, posterior.acc_bias, 1.0, 3),
+        ):
+            std = _numbers(scale * stds(cov), digits)
+            rows.append((name, _numbers(scale * values, digits), std))
+    if calibration.rig is not None and calibration.posterior is not None:
+        std_p, std_R = np.split(stds(calibration.posterior.T_b_c), 2)
+        position_mm = 1e3 * calibration.rig.cameras[0].T_b_c[:3, 3]
+        rows.append(("camera on the IMU [mm]", _numbers(position_mm, 1), _numbers(1e3 * std_p, 1)))
+        rows.append(("its rotation [deg]", "", _numbers(np.rad2deg(std_R), 3)))
     return rows
 
 
 def _numbers(values: Array, digits: int) -> str:
     return "  ".join(f"{value:.{digits}f}" for value in values)
-
-
-def _table(rows: list[tuple[str, str, str]]) -> str:
-    left, middle, right = 570, 880, OVERVIEW_WIDTH - 16
-    parts = [
-        f'<text x="{left}" y="28" font-size="16" font-weight="bold">states with uncertainty</text>',
-        f'<text x="{middle}" y="64" text-anchor="end" fill="{SOFT}">estimate</text>',
-        f'<text x="{right}" y="64" text-anchor="end" fill="{SOFT}">1-sigma</text>',
-    ]
-    for i, (name, estimate, sigma) in enumerate(rows):
-        y = 98 + 44 * i
-        parts.append(
-            f'<line x1="{left}" x2="{right}" y1="{y - 24}" y2="{y - 24}" stroke="{LINE}"/>'
-            f'<text x="{left}" y="{y}">{escape(name)}</text>'
-            f'<text x="{middle}" y="{y}" text-anchor="end">{escape(estimate)}</text>'
-            f'<text x="{right}" y="{y}" text-anchor="end">{escape(sigma)}</text>'
-        )
-    return "".join(parts)

@@ -1,17 +1,34 @@
 """Reports of estimates: `maci2 init`, `calibrate`, `track` and `demo`."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
 import numpy as np
 
-from maci2.estimator import CalibrationResult
-from maci2.geometry import se3_inv, so3_log
+from maci2.errors import MeasurementError
+from maci2.estimator import CalibrationResult, Posterior, SolverConfig, VIState
+from maci2.estimator.initialize import window_at
+from maci2.estimator.residuals import whitened_factors
+from maci2.estimator.solver import CAMERA, IMU, covariance
+from maci2.geometry import se3_inv, se3_log, so3_log
+from maci2.imu import ImuMeasurements
 from maci2.metrics.track_errors import TrackErrors, alignment, known_stamps
 from maci2.pipeline.offline import CalibratedRecording, InitializedRecording
-from maci2.pipeline.track_files import raw_biases
-from maci2.pipeline.track_recording import RecordedTrack
-from maci2.report.charts import Series, chart
+from maci2.pipeline.track_recording import RecordedTrack, raw_biases
+from maci2.report.charts import (
+    AXES,
+    WITH_BANDS,
+    Series,
+    bars,
+    beside_one,
+    chart,
+    components,
+    every_nth,
+    imu_figures,
+    seconds,
+)
 from maci2.report.drawings import (
     caption,
     latest_tracks,
@@ -21,40 +38,36 @@ from maci2.report.drawings import (
     track_figure,
     tracked_image,
 )
-from maci2.report.figures import (
-    bands,
-    bias_figure,
-    every_nth,
-    excitation_figure,
-    residual_figure,
-    spreads,
-    velocity_figure,
-    visual_residual_figure,
-)
 from maci2.report.html import Section, figure, matrix, page, side_by_side, table, vector, verdict
 from maci2.result_output import stds
 from maci2.sensors import truth_at
-from maci2.types import GRAVITY_NORM, NS, Array, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.types import GRAVITY_NORM, NS, Array
 from maci2.vision import RelativePoses
+
+Row = tuple[str, ...]
+
+IN_WINDOW = "Angular rate in the window.", "Specific force in the window."
+
+
+def _estimate(name: str, values: Array, std: Array, digits: int, scale: float = 1.0) -> Row:
+    """Row of a table: a vector and its standard deviations."""
+    return name, vector(scale * values, digits), vector(scale * std, digits, signed=False)
 
 
 def init_page(result: InitializedRecording, command: str) -> str:
     """HTML of one initialization."""
-    lead = verdict(result.verdict.status, result.verdict.reasons)
-    lead += f"{estimate_table(result)}<p>{escape(_what(result))}</p>"
-    sections = init_sections(result)
-    title = f"Initialization: {result.inputs.recording.name}"
-    return page(title, lead, sections, command, options=result.inputs.options.as_dict())
-
-
-def _what(result: InitializedRecording) -> str:
     stamps_ns, report = result.window.stamps_ns, result.report
-    return (
+    found = (
         f"{len(stamps_ns)} keyframes over {(stamps_ns[-1] - stamps_ns[0]) / 1e9:.2f} s from "
         f"{stamps_ns[0]} ns on; camera motion from {result.inputs.source}. Chi-square "
         f"{report.cost:.1f} for {report.dof} degrees of freedom; {report.rejected} relative "
         f"poses rejected; solved in {report.iterations} steps and {report.solve_ms:.1f} ms."
     )
+    lead = f"{verdict(result.verdict)}{estimate_table(result)}<p>{escape(found)}</p>"
+    title = f"Initialization: {result.inputs.recording.name}"
+    options = result.inputs.options.as_dict()
+    return page(title, lead, init_sections(result), command, options=options)
 
 
 def estimate_table(result: InitializedRecording) -> str:
@@ -62,30 +75,26 @@ def estimate_table(result: InitializedRecording) -> str:
     state, posterior, errors = result.state, result.posterior, result.errors
     if state is None or posterior is None:
         return "<p>No state was estimated.</p>"
-    last = len(state.stamps_ns) - 1
-    rows: list[tuple[str, ...]] = [
-        ("gravity in the first camera frame [m/s²]", vector(state.gravity_c0, 4),
-         f"{result.gravity_std_deg:.3f} deg"),
-        ("velocity of the body at the last keyframe [m/s]", vector(state.velocity_b[last], 4),
-         vector(stds(posterior.velocity_b[last]), 4, signed=False)),
-        ("gyroscope bias [rad/s]", vector(state.gyro_bias, 5),
-         vector(stds(posterior.gyro_bias), 5, signed=False)),
-        ("accelerometer bias [m/s²]", vector(state.acc_bias, 4),
-         vector(stds(posterior.acc_bias), 4, signed=False)),
-    ]  # fmt: skip
+    velocity, std_velocity = state.velocity_b[-1], stds(posterior.velocity_b[-1])
+    gravity = vector(state.gravity_c0, 4)
+    rows = [
+        ("gravity in the first camera frame [m/s²]", gravity, f"{result.gravity_std_deg:.3f} deg"),
+        _estimate("velocity of the body at the last keyframe [m/s]", velocity, std_velocity, 4),
+        _estimate("gyroscope bias [rad/s]", state.gyro_bias, stds(posterior.gyro_bias), 5),
+        _estimate("accelerometer bias [m/s²]", state.acc_bias, stds(posterior.acc_bias), 4),
+    ]
     columns = ["state", "estimate (x, y, z)", "1-sigma"]
     if errors is not None:
         columns.append("error")
+        rmse, bias_pct = errors.velocity_rmse, errors.gyro_bias_pct
         shown = (
             f"{errors.gravity_deg:.3f} deg",
-            "–"
-            if errors.velocity_rmse is None
-            else f"{errors.velocity_rmse:.4f} m/s rms over keyframes",
-            "–" if errors.gyro_bias_pct is None else f"{errors.gyro_bias_pct:.2f} % of its norm",
+            "–" if rmse is None else f"{rmse:.4f} m/s rms over keyframes",
+            "–" if bias_pct is None else f"{bias_pct:.2f} % of its norm",
             "–",
         )
         rows = [(*row, error) for row, error in zip(rows, shown, strict=True)]
-    return table(columns, rows, stacked=True)
+    return table(columns, rows)
 
 
 def init_sections(result: InitializedRecording) -> list[Section]:
@@ -101,21 +110,104 @@ def init_sections(result: InitializedRecording) -> list[Section]:
         sections.append(Section("Images", track_figure(tracked)))
     if state is not None and posterior is not None:
         imu = inputs.imu.between(int(stamps_ns[0]), int(stamps_ns[-1]))
-        parts = [excitation_figure(imu, int(stamps_ns[0]), int(stamps_ns[-1]))]
+        parts = [imu_figures(imu, *IN_WINDOW), bias_figure(imu, posterior)]
         if not result.report.time_offset_s:
             vision = inputs.vision.motion(stamps_ns, result.window.index)
-            inflation = result.report.inflation
-            parts.insert(0, residual_figure(state, vision, imu, inflation))
-        parts.append(bias_figure(imu, posterior))
+            parts.insert(0, residual_figure(state, vision, imu, result.report.inflation))
         title = "Residuals, excitation, and what the window added to the prior"
         sections.append(Section(title, side_by_side(*parts)))
     return sections
 
 
+def velocity_figure(state: VIState, posterior: Posterior) -> str:
+    """Velocity over time with three standard deviations."""
+    time_s = seconds(state.stamps_ns, int(state.stamps_ns[0]))
+    caption = "Velocity of the body, each in its own body frame, with three standard deviations."
+    band = 3.0 * stds(posterior.velocity_b)
+    return components(time_s, state.velocity_b, "velocity [m/s]", caption, band)
+
+
+def residual_figure(
+    state: VIState, vision: RelativePoses, imu: ImuMeasurements, inflation: float
+) -> str:
+    """Residuals in units of their expected standard deviation."""
+    time_s = seconds(state.stamps_ns[1:], int(state.stamps_ns[0]))
+    residuals = {"vision and IMU": normalized_residuals(state, vision, imu, inflation)}
+    caption = (
+        "Root mean square of all residuals between two keyframes, over what the stated noise "
+        "leaves of them after the fit: about 1 where noise is as stated."
+    )
+    svg = beside_one(time_s, residuals, "expected", "residual / expected")
+    return figure(svg, caption)
+
+
+def visual_residual_figure(state: VIState, vision: RelativePoses) -> str:
+    """Residuals of relative poses, in their own standard deviations."""
+    time_s = seconds(state.stamps_ns[1:], int(state.stamps_ns[0]))
+    sigmas = np.where(vision.measured[:, None], visual_sigmas(state, vision), np.nan)
+    residuals = {"translation": sigmas[:, 0], "rotation": sigmas[:, 1]}
+    caption = (
+        "Residual of each relative pose, root mean square over three axes, in its own standard "
+        "deviations: about 1, or less where the estimate follows the camera."
+    )
+    return figure(beside_one(time_s, residuals, "stated noise", "residual [sigma]"), caption)
+
+
+def bias_figure(imu: ImuMeasurements, posterior: Posterior) -> str:
+    """Standard deviations of the biases before and after the window."""
+    figures = []
+    for sensor, prior, cov, scale, unit in (
+        ("Gyroscope", imu.bias_prior.std_gyro, posterior.gyro_bias, 1e3, "mrad/s"),
+        ("Accelerometer", imu.bias_prior.std_acc, posterior.acc_bias, 1.0, "m/s²"),
+    ):
+        if np.isfinite(prior).all():
+            pairs = scale * np.column_stack([prior, stds(cov)])
+            svg = bars(AXES, pairs, ("prior", "posterior"), f"1-sigma [{unit}]")
+            figures.append(figure(svg, f"{sensor} bias: 1-sigma before and after the window."))
+    return "".join(figures)
+
+
+LEAST_LEFT = 0.02
+"""Fraction of a residual's variance below which the estimate merely follows the measurement."""
+
+CONFIG = SolverConfig(tracked_vertical=False)
+
+
+def normalized_residuals(
+    state: VIState, vision: RelativePoses, imu: ImuMeasurements, inflation: float = 1.0
+) -> Array:
+    """(n - 1,) ratio of the root mean square of all residuals between two keyframes to its
+    expectation; NaN if that is zero. `inflation` is the factor on the variances."""
+    solution = window_at(imu, vision, state, CONFIG, inflation)
+    squares, redundancy, counts = np.zeros((3, len(state.stamps_ns) - 1))
+    try:
+        posterior = covariance(solution)
+    except MeasurementError:
+        return np.full(len(squares), np.nan)
+    for kind in (IMU, CAMERA):
+        factors = whitened_factors(solution, posterior, kind)
+        measured = vision.measured[factors.index] | (kind == IMU)
+        index = factors.index[measured]
+        np.add.at(squares, index, np.sum(factors.white[measured] ** 2, axis=1))
+        np.add.at(redundancy, index, factors.redundancy[measured].sum(axis=1))
+        np.add.at(counts, index, factors.white.shape[1])
+    known = redundancy > LEAST_LEFT * counts
+    return np.sqrt(np.where(known, squares / np.where(known, redundancy, 1.0), np.nan))
+
+
+def visual_sigmas(state: VIState, vision: RelativePoses) -> Array:
+    """(n - 1, 2) root mean square of the translation's and the rotation's residual, in the stated
+    standard deviations."""
+    Ts_c0_c = state.Ts_c0_b @ state.T_b_c
+    away = vision.Ts_ck_ck1 @ np.linalg.inv(Ts_c0_c[1:]) @ Ts_c0_c[:-1]
+    residuals = np.array([se3_log(T) for T in away])
+    squares = residuals**2 / np.diagonal(vision.covs_T_ck_ck1, axis1=1, axis2=2)
+    return np.asarray(np.sqrt(squares.reshape(-1, 2, 3).mean(axis=2)))
+
+
 def calibration_page(result: CalibratedRecording, command: str) -> str:
     """HTML of one calibration."""
-    lead = verdict(result.verdict.status, result.verdict.reasons)
-    lead += extrinsics_table(result)
+    lead = verdict(result.verdict) + extrinsics_table(result)
     if result.state is not None:
         stamps_ns, report = result.state.stamps_ns, result.report
         lead += (
@@ -124,9 +216,9 @@ def calibration_page(result: CalibratedRecording, command: str) -> str:
             f"{report.cost:.0f} for {report.dof} degrees of freedom; {report.rejected} relative "
             "poses rejected.</p>"
         )
-    sections = calibration_sections(result)
     title = f"Calibration: {result.inputs.recording.name}"
-    return page(title, lead, sections, command, options=result.inputs.options.as_dict())
+    options = result.inputs.options.as_dict()
+    return page(title, lead, calibration_sections(result), command, options=options)
 
 
 def extrinsics_table(result: CalibratedRecording, stated_name: str = "recording's own") -> str:
@@ -136,40 +228,45 @@ def extrinsics_table(result: CalibratedRecording, stated_name: str = "recording'
         return "<p>No extrinsics were estimated.</p>"
     std = stds(result.posterior.T_b_c)
     T_b_c0, T_nominal = rig.cameras[0].T_b_c, stated.cameras[0].T_b_c
-    rotation_deg = np.rad2deg(so3_log(np.ascontiguousarray(T_b_c0[:3, :3])))
+    position, rotation = "position of the left camera on the IMU [mm]", so3_log(T_b_c0)
     rows = [
-        ["position of the left camera on the IMU [mm]", vector(1e3 * T_b_c0[:3, 3], 1),
-         vector(1e3 * std[:3], 1, signed=False)],
-        ["its rotation, as a rotation vector [deg]", vector(rotation_deg, 2),
-         vector(np.rad2deg(std[3:]), 3, signed=False)],
+        _estimate(position, T_b_c0[:3, 3], std[:3], 1, scale=1e3),
+        ("its rotation, as a rotation vector [deg]", vector(np.rad2deg(rotation), 2),
+         vector(np.rad2deg(std[3:]), 3, signed=False)),
     ]  # fmt: skip
-    report = result.report
-    if report.std_time_offset_s:
+    std_offset_s = result.report.std_time_offset_s
+    if std_offset_s:
         offset_ms = f"{1e3 * rig.time_offset_s:+.2f}"
-        rows.append(["t_imu - t_camera [ms]", offset_ms, f"{1e3 * report.std_time_offset_s:.2f}"])
+        rows.append(("t_imu - t_camera [ms]", offset_ms, f"{1e3 * std_offset_s:.2f}"))
     columns = ["quantity", "estimate (x, y, z)", "1-sigma"]
     if stated.extrinsics_known:
         columns.append(f"minus the {stated_name}")
-        R_difference = np.ascontiguousarray(T_b_c0[:3, :3] @ T_nominal[:3, :3].T)
-        rows[0].append(vector(1e3 * (T_b_c0[:3, 3] - T_nominal[:3, 3]), 1))
-        rows[1].append(vector(np.rad2deg(so3_log(R_difference)), 3))
-        for row in rows[2:]:
-            row.append(f"{1e3 * (rig.time_offset_s - stated.time_offset_s):+.2f}")
-    return table(columns, rows, stacked=True)
+        differences = (
+            vector(1e3 * (T_b_c0[:3, 3] - T_nominal[:3, 3]), 1),
+            vector(np.rad2deg(so3_log(T_b_c0[:3, :3] @ T_nominal[:3, :3].T)), 3),
+            f"{1e3 * (rig.time_offset_s - stated.time_offset_s):+.2f}",
+        )
+        rows = [(*row, change) for row, change in zip(rows, differences, strict=False)]
+    return table(columns, rows)
 
 
 def calibration_sections(result: CalibratedRecording) -> list[Section]:
     """Pictures and matrices of one calibration."""
     inputs = result.inputs
     rig = result.rig or inputs.recording.rig
-    matrices = "".join(_camera(i, camera.T_b_c) for i, camera in enumerate(rig.cameras))
+    matrices = "".join(
+        f"<h3>c{i}</h3><p>T_b_c{i}: pose of the camera in the body; takes camera coordinates to "
+        f"IMU coordinates (Kalibr's T_imu_cam).</p>{matrix(camera.T_b_c)}"
+        f"<p>T_c{i}_b: its inverse (Kalibr's T_cam_imu).</p>{matrix(se3_inv(camera.T_b_c))}"
+        for i, camera in enumerate(rig.cameras)
+    )
     sections = [Section("The rig", side_by_side(rig_drawing(rig), f"<div>{matrices}</div>"))]
     state = result.state
     if state is None:
         return sections
     start_ns, end_ns = int(state.stamps_ns[0]), int(state.stamps_ns[-1])
     parts = [path_figure(state), visual_residual_figure(state, _camera_motion(result))]
-    parts.append(excitation_figure(inputs.imu.between(start_ns, end_ns), start_ns, end_ns))
+    parts.append(imu_figures(inputs.imu.between(start_ns, end_ns), *IN_WINDOW))
     if len(result.progress) > 1:
         sections.append(Section("What each stretch added", progress_figures(result)))
     return [*sections, Section("The motion it was found from", side_by_side(*parts))]
@@ -184,46 +281,31 @@ def _camera_motion(result: CalibratedRecording) -> RelativePoses:
     images_ns = inputs.candidates_ns()
     nearest = nearest_index(images_ns, result.state.stamps_ns - offset_ns)
     vision = inputs.vision.motion(images_ns[nearest], 0)
-    return replace(vision, Ts_ck_ck1=_with_scale(vision.Ts_ck_ck1, result.report.scale or 1.0))
-
-
-def _with_scale(Ts: Array, scale: float) -> Array:
-    scaled = Ts.copy()
-    scaled[:, :3, 3] *= scale
-    return scaled
+    Ts_ck_ck1 = vision.Ts_ck_ck1.copy()
+    Ts_ck_ck1[:, :3, 3] *= result.report.scale or 1.0
+    return replace(vision, Ts_ck_ck1=Ts_ck_ck1)
 
 
 def progress_figures(result: CalibrationResult) -> str:
     """Standard deviations and estimates of the extrinsics as more of the recording is used."""
-    seconds = np.array([stage.seconds for stage in result.progress])
-    std = np.array([stage.std for stage in result.progress])
-    moved = np.array([stage.moved for stage in result.progress])
+    used_s, std, moved = (
+        np.array([getattr(stage, field) for stage in result.progress])
+        for field in ("seconds", "std", "moved")
+    )
     figures = []
     for what, part, scale, unit in (
         ("position", slice(0, 3), 1e3, "mm"),
         ("rotation", slice(3, 6), 180.0 / np.pi, "deg"),
     ):
-        series = [
-            Series(axis, seconds, scale * moved[:, part][:, i], scale * std[:, part][:, i])
-            for i, axis in enumerate("xyz")
-        ]
-        figures.append(
-            figure(
-                chart(series, "length of the recording used [s]", f"{what} [{unit}]"),
-                f"The camera's {what} had the recording ended there, minus the final one. Bands: "
-                "one standard deviation.",
-            )
+        text = (
+            f"The camera's {what} had the recording ended there, minus the final one. Bands: "
+            "one standard deviation."
         )
+        values, band = scale * moved[:, part], scale * std[:, part]
+        length = "length of the recording used [s]"
+        label = f"{what} [{unit}]"
+        figures.append(components(used_s, values, label, text, band, x_label=length))
     return side_by_side(*figures)
-
-
-def _camera(number: int, T_b_c: Array) -> str:
-    return (
-        f"<h3>c{number}</h3><p>T_b_c{number}: pose of the camera in the body; takes camera "
-        f"coordinates to IMU coordinates (Kalibr's T_imu_cam).</p>{matrix(T_b_c)}"
-        f"<p>T_c{number}_b: its inverse (Kalibr's T_cam_imu).</p>"
-        f"{matrix(se3_inv(np.ascontiguousarray(T_b_c)))}"
-    )
 
 
 MAX_TRUTH_GAP_S = 0.1
@@ -231,18 +313,17 @@ MAX_TRUTH_GAP_S = 0.1
 
 def track_page(tracked: RecordedTrack, options: dict[str, object], command: str) -> str:
     """HTML of one track; `options` are all options by name."""
-    states = tracked.at_images
-    worst = {state.health for state in states}
+    states, status = tracked.at_images, tracked.verdict.status
+    health = Counter(state.health for state in states)
     counts = ", ".join(
-        f"{name} at {sum(state.health == name for state in states)} images"
+        f"{name} at {health[name]} images"
         for name in ("tracking", "bridging", "lost")
-        if name in worst
+        if name in health
     )
     steps = np.diff([state.T_w_b[:3, 3] for state in states], axis=0)
     kind = "smoothed as a whole" if tracked.batch else "each from earlier measurements only"
     lead = (
-        f"{verdict(tracked.verdict.status, tracked.verdict.reasons)}"
-        f"<p class='first {tracked.verdict.status}'>{counts}</p>{_last_state(tracked)}"
+        f"{verdict(tracked.verdict)}<p class='first {status}'>{counts}</p>{_last_state(tracked)}"
         f"<p>{len(states)} states over {(states[-1].stamp_ns - states[0].stamp_ns) / NS:.1f} s and "
         f"{np.linalg.norm(steps, axis=1).sum():.1f} m, {kind}. The world's z axis points up; "
         "positions count from the first keyframe.</p>"
@@ -258,20 +339,15 @@ def _last_state(tracked: RecordedTrack) -> str:
     last = tracked.at_images[-1]
     std = stds(last.cov)
     gyro, acc = (values[-1] for values in raw_biases(tracked.inputs, tracked.at_images))
-    rotation = np.rad2deg(so3_log(np.ascontiguousarray(last.T_w_b[:3, :3])))
+    rotation, std_deg = np.rad2deg(so3_log(last.T_w_b)), np.rad2deg(std[:3])
     rows = [
-        ("position in the world [m]", vector(last.T_w_b[:3, 3], 3), _std(std[6:9], 3)),
-        ("velocity in the world [m/s]", vector(last.v_w, 3), _std(std[3:6], 3)),
-        ("orientation, rotation vector [deg]", vector(rotation, 2), _std(np.rad2deg(std[:3]), 3)),
-        ("gyroscope bias [rad/s]", vector(gyro, 5), _std(std[9:12], 5)),
-        ("accelerometer bias [m/s²]", vector(acc, 3), _std(std[12:15], 3)),
+        _estimate("position in the world [m]", last.T_w_b[:3, 3], std[6:9], 3),
+        _estimate("velocity in the world [m/s]", last.v_w, std[3:6], 3),
+        ("orientation, rotation vector [deg]", vector(rotation, 2), vector(std_deg, 3, False)),
+        _estimate("gyroscope bias [rad/s]", gyro, std[9:12], 5),
+        _estimate("accelerometer bias [m/s²]", acc, std[12:15], 3),
     ]
-    columns = ("at the last image", "estimate (x, y, z)", "1-sigma")
-    return table(columns, rows, stacked=True)
-
-
-def _std(values: Array, digits: int) -> str:
-    return vector(values, digits, signed=False)
+    return table(("at the last image", "estimate (x, y, z)", "1-sigma"), rows)
 
 
 def _errors(errors: TrackErrors) -> str:
@@ -287,46 +363,45 @@ def _errors(errors: TrackErrors) -> str:
     ):
         nees = errors.nees.get(key, np.nan)
         rows.append((name, error, f"{nees:.2f}" if np.isfinite(nees) else "–"))
-    columns = ("against ground truth", "error", "NEES per degree of freedom")
-    return table(columns, rows, stacked=True)
+    return table(("against ground truth", "error", "NEES per degree of freedom"), rows)
 
 
 def _sections(tracked: RecordedTrack) -> list[Section]:
-    states = tracked.at_images
-    every = every_nth(len(states))
-    shown = states[::every]
-    time_s = np.array([(state.stamp_ns - states[0].stamp_ns) / NS for state in shown])
-    positions = np.array([state.T_w_b[:3, 3] for state in shown])
-    std = np.sqrt(np.array([np.diag(state.cov) for state in shown]))
-    velocity = np.array([state.v_w for state in shown])
+    every = every_nth(len(tracked.at_images))
+    states = tracked.at_images[::every]
+    stamps_ns = np.array([state.stamp_ns for state in states])
+    time_s = seconds(stamps_ns, int(stamps_ns[0]))
+    positions = np.array([state.T_w_b[:3, 3] for state in states])
+    velocity = np.array([state.v_w for state in states])
+    std = stds(np.array([state.cov for state in states]))
     gyro, acc = (values[::every] for values in raw_biases(tracked.inputs, tracked.at_images))
     height = Series("height", time_s, positions[:, 2], 3.0 * std[:, 8])
+    height_text = "Height over time. Band: three standard deviations."
     motion = side_by_side(
         _path(tracked, positions, velocity),
-        figure(
-            chart([height], "time [s]", "z [m]"),
-            "Height over time. Band: three standard deviations.",
-        ),
+        figure(chart([height], "time [s]", "z [m]"), height_text),
     )
-    images = _image(tracked)
-    return [
+    growth = "Standard deviation of position, relative to the start: without a map it grows."
+    over_time = [
+        components(time_s, values, label, f"{what} {WITH_BANDS}", 3.0 * sigmas)
+        for values, sigmas, label, what in (
+            (velocity, std[:, 3:6], "v_w [m/s]", "Velocity in the world."),
+            (gyro, std[:, 9:12], "gyro bias [rad/s]", "Gyroscope bias."),
+            (acc, std[:, 12:15], "acc bias [m/s²]", "Accelerometer bias."),
+        )
+    ]
+    drift = components(time_s, std[:, 6:9], "sigma of position [m]", growth, from_zero=True)
+    sections = [
         Section("Path", motion),
-        *([Section("Images", images)] if images else []),
-        Section(
-            "States",
-            side_by_side(
-                bands(time_s, velocity, std[:, 3:6], "v_w [m/s]", "Velocity in the world."),
-                spreads(
-                    time_s, std[:, 6:9], "sigma of position [m]",
-                    "Standard deviation of position, relative to the start: without a map it "
-                    "grows.",
-                ),
-                bands(time_s, gyro, std[:, 9:12], "gyro bias [rad/s]", "Gyroscope bias."),
-                bands(time_s, acc, std[:, 12:15], "acc bias [m/s²]", "Accelerometer bias."),
-            ),
-        ),
+        Section("States", side_by_side(over_time[0], drift, *over_time[1:])),
         Section("Relative poses against the IMU", _keyframes(tracked)),
-    ]  # fmt: skip
+    ]
+    odometry = tracked.inputs.vision.odometry
+    if odometry is not None:
+        first_ns, last_ns = (int(stamp) for stamp in tracked.vision.stamps_ns[-2:])
+        image = track_figure(tracked_image(odometry, first_ns, last_ns))
+        sections.insert(1, Section("Images", image))
+    return sections
 
 
 def _path(tracked: RecordedTrack, positions: Array, velocity: Array) -> str:
@@ -353,40 +428,25 @@ def _true_positions(tracked: RecordedTrack) -> Array | None:
     return np.asarray((true_positions @ R.T + t)[:: every_nth(len(positions))])
 
 
-def _image(tracked: RecordedTrack) -> str:
-    """Image of the last keyframe with its points; empty if motion is not from images."""
-    odometry = tracked.inputs.vision.odometry
-    if odometry is None:
-        return ""
-    first_ns, last_ns = (int(stamp) for stamp in tracked.vision.stamps_ns[-2:])
-    return track_figure(tracked_image(odometry, first_ns, last_ns))
-
-
 def _keyframes(tracked: RecordedTrack) -> str:
-    keyframes = tracked.keyframes
-    start_ns = tracked.at_images[0].stamp_ns
-    measured = [keyframe for keyframe in keyframes if keyframe.innovation is not None]
-    time_s = np.array([(keyframe.stamp_ns - start_ns) / NS for keyframe in measured])
-    chi2 = np.array([keyframe.innovation for keyframe in measured], dtype=float)
-    body = ""
-    if len(measured):
-        series = [
-            Series("relative pose", time_s, np.maximum(chi2, 1e-3), marks=True),
-            Series("expected", time_s, np.ones(len(time_s)), dashed=True),
-        ]
-        body = figure(
-            chart(series, "time [s]", "chi-square / dof", logarithmic=(False, True)),
-            "Chi-square per degree of freedom of each relative pose against the IMU's prediction.",
-        )
-    rows = [
-        (f"{(keyframe.stamp_ns - start_ns) / NS:.2f}", keyframe.reason)
+    start_ns, keyframes = tracked.at_images[0].stamp_ns, tracked.keyframes
+    measured = [
+        ((keyframe.stamp_ns - start_ns) / NS, max(keyframe.innovation, 1e-3))
         for keyframe in keyframes
-        if keyframe.reason
+        if keyframe.innovation is not None
     ]
-    listed = "<p>All were used.</p>"
-    if rows:
-        listed = table(("time [s]", "not used because"), rows, stacked=True)
-    return side_by_side(body, f"<div>{listed}</div>")
+    body = ""
+    if measured:
+        time_s, chi2 = np.array(measured).T
+        text = (
+            "Chi-square per degree of freedom of each relative pose against the IMU's prediction."
+        )
+        residuals = {"relative pose": chi2}
+        svg = beside_one(time_s, residuals, "expected", "chi-square / dof", is_log=True)
+        body = figure(svg, text)
+    rows = [(f"{(k.stamp_ns - start_ns) / NS:.2f}", k.reason) for k in keyframes if k.reason]
+    unused = table(("time [s]", "not used because"), rows) if rows else "<p>All were used.</p>"
+    return side_by_side(body, f"<div>{unused}</div>")
 
 
 STATES = {
@@ -402,32 +462,30 @@ def demo_page(
     calibration: CalibratedRecording,
     nees: dict[str, float],
     windows: int,
-    consistency_svg: str,
+    consistency: Sequence[str],
     command: str,
 ) -> str:
     """HTML of a whole demo."""
-    first, second = initialization.verdict, calibration.verdict
     lead = (
         "<p class='lead'>A stereo camera and an IMU were simulated in a synthetic room, and "
         "initialized and calibrated from their images and samples alone. Their true states are "
         "known, so every estimate is shown with its stated uncertainty and its actual error.</p>"
-        f"<h3>Initialization, 2.5 s</h3>{verdict(first.status, first.reasons)}"
+        f"<h3>Initialization, 2.5 s</h3>{verdict(initialization.verdict)}"
         f"{estimate_table(initialization)}"
-        f"<h3>Calibration without initial guess</h3>{verdict(second.status, second.reasons)}"
+        f"<h3>Calibration without initial guess</h3>{verdict(calibration.verdict)}"
         f"{extrinsics_table(calibration, 'true one')}"
     )
     rows = [(STATES.get(name, name), f"{value:.2f}") for name, value in nees.items()]
-    consistency = table(
-        ("state", "NEES per degree of freedom, 1 is consistent"), rows, stacked=True
-    ) + figure(
-        consistency_svg,
+    scores = table(("state", "NEES per degree of freedom, 1 is consistent"), rows)
+    text = (
         f"Predicted standard deviation against actual error on {windows} simulated windows, in "
-        "equally filled bins; on the dashed line they are equal.",
+        "equally filled bins; on the dashed line they are equal."
     )
+    charts = figure(side_by_side(*consistency), text)
     sections = [
         *init_sections(initialization),
         *calibration_sections(calibration),
-        Section("Does the stated uncertainty equal the actual error?", consistency),
+        Section("Does the stated uncertainty equal the actual error?", scores + charts),
         Section(
             "Files",
             "<p><code>init.json</code> and <code>calibration.json</code> hold every number with "

@@ -15,6 +15,7 @@ from importlib.resources import files
 import numpy as np
 
 from maci2 import __version__
+from maci2.estimator import Verdict
 from maci2.findings import Finding
 
 
@@ -44,7 +45,7 @@ def page(
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<meta name='color-scheme' content='light dark'><title>{escape(title)}</title>"
-        f"<style>{asset('page.css')}</style></head><body>"
+        f"<style>{asset('picture.css')}{asset('page.css')}</style></head><body>"
         f"<header><h1>{escape(title)}</h1>{lead}</header>{body}"
         f"{_footer(command, options or {})}{scripts}</body></html>\n"
     )
@@ -55,34 +56,33 @@ def asset(name: str) -> str:
     return files("maci2.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def verdict(status: str, reasons: Sequence[str]) -> str:
+def verdict(found: Verdict) -> str:
     """Verdict as a coloured line, with its reasons."""
-    lines = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
-    return f"<p class='first {escape(status)}'>verdict: <b>{escape(status)}</b></p>" + (
-        f"<ul>{lines}</ul>" if lines else ""
-    )
+    status = escape(found.status)
+    reasons = bullets(found.reasons) if found.reasons else ""
+    return f"<p class='first {status}'>verdict: <b>{status}</b></p>{reasons}"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], stacked: bool = False) -> str:
+def bullets(lines: Iterable[str]) -> str:
+    """List of sentences."""
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], stacked: bool = True) -> str:
     """A table whose first column is text.
 
-    Where it is wider than the page it scrolls in itself, or, if `stacked`, shows each row as a
-    block of lines that begin with the name of their column.
+    Where it is wider than the page it shows each row as a block of lines that begin with the name
+    of their column, or, if not `stacked`, scrolls in itself.
     """
     head = "".join(f"<th scope='col'>{escape(column)}</th>" for column in columns)
-    body = "".join(
-        f"<tr><th scope='row'>{escape(first)}</th>"
-        f"{''.join(_cell(name, cell) for name, cell in zip(columns[1:], cells, strict=True))}</tr>"
-        for first, *cells in rows
-    )
-    text = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    if stacked:
-        return f"<div class='stacked'>{text}</div>"
-    return f"<div class='scroll' tabindex='0'>{text}</div>"
-
-
-def _cell(column: str, cell: str) -> str:
-    return f"<td data-name='{escape(column)}'>{escape(cell)}</td>"
+    body = ""
+    for first, *cells in rows:
+        body += f"<tr><th scope='row'>{escape(first)}</th>"
+        for name, cell in zip(columns[1:], cells, strict=True):
+            body += f"<td data-name='{escape(name)}'>{escape(cell)}</td>"
+        body += "</tr>"
+    kind = "class='stacked'" if stacked else "class='scroll' tabindex='0'"
+    return f"<div {kind}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def vector(values: Sequence[float] | np.ndarray, digits: int, signed: bool = True) -> str:
@@ -119,15 +119,14 @@ def matrix(T: np.ndarray) -> str:
 
 def _footer(command: str, options: Mapping[str, object]) -> str:
     made = f"<p>Made by <code>{escape(command)}</code></p>" if command else ""
-    chosen = ""
-    if options:
-        rows = "".join(
-            f"<div><dt>{escape(name)}</dt> <dd>{escape(_option(value))}</dd></div>"
-            for name, value in options.items()
-        )
-        chosen = f"<details open><summary>Options</summary><dl>{rows}</dl></details>"
-    versions = ", ".join(f"{name} {number}" for name, number in _versions())
-    return f"<footer>{chosen}{made}<p>{escape(versions)}</p></footer>"
+    rows = "".join(
+        f"<div><dt>{escape(name)}</dt> <dd>{escape(_option(value))}</dd></div>"
+        for name, value in options.items()
+    )
+    chosen = f"<details open><summary>Options</summary><dl>{rows}</dl></details>" if rows else ""
+    libraries = [f"{name} {version(name)}" for name in ("numpy", "scipy", "numba")]
+    versions = [f"maci2 {__version__}", *libraries, f"Python {platform.python_version()}"]
+    return f"<footer>{chosen}{made}<p>{escape(', '.join(versions))}</p></footer>"
 
 
 def _option(value: object) -> str:
@@ -140,9 +139,3 @@ def _option(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_option(part) for part in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _versions() -> list[tuple[str, str]]:
-    """Versions of maci2 and its dependencies."""
-    libraries = [(name, version(name)) for name in ("numpy", "scipy", "numba")]
-    return [("maci2", __version__), *libraries, ("Python", platform.python_version())]

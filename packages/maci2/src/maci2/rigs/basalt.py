@@ -11,12 +11,20 @@ import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from maci2.errors import CalibrationError
-from maci2.geometry import se3
 from maci2.geometry.se3 import rotations_from_quat_wxyz
-from maci2.rigs.parts import PARAMETERS, RigParts, StatedNoise, make_camera
+from maci2.rigs.parts import (
+    FISHEYE,
+    FOCAL,
+    PARAMETERS,
+    RADTAN,
+    AnyNoise,
+    RigParts,
+    StatedNoise,
+    make_camera,
+)
 from maci2.rigs.yaml_files import OpenSchema, load_yaml, rigid_transform, validate
 from maci2.sensors.corrections import ideal_intrinsics, is_ideal
-from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuIntrinsics, ImuNoise
+from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuIntrinsics
 from maci2.types import NS, Array
 
 TOOL = "Basalt calibration"
@@ -31,11 +39,9 @@ _MODELS: dict[str, tuple[CameraModel, DistortionModel, tuple[str, ...]]] = {
     "ucm": ("eucm", "none", ()),
     "fov": ("pinhole", "fov", ("w",)),
     "pinhole": ("pinhole", "none", ()),
-    "kb4": ("pinhole", "equidistant", ("k1", "k2", "k3", "k4")),
-    "pinhole-radtan8": (
-        "pinhole", "radtan", ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6"),
-    ),
-}  # fmt: skip
+    "kb4": ("pinhole", "equidistant", FISHEYE),
+    "pinhole-radtan8": ("pinhole", "radtan", RADTAN),
+}
 
 
 class _Pose(OpenSchema):
@@ -90,7 +96,7 @@ def read_basalt(path: Path) -> RigParts:
 
 
 def _camera(stated: _Calibration, number: int, path: Path) -> Camera:
-    lens, pose = stated.intrinsics[number], stated.T_imu_cam[number]
+    lens = stated.intrinsics[number]
     where = f"{path}: intrinsics.{number}"
     if lens.camera_type not in _MODELS:
         raise CalibrationError(
@@ -98,24 +104,22 @@ def _camera(stated: _Calibration, number: int, path: Path) -> Camera:
         )
     model, distortion, names = _MODELS[lens.camera_type]
     given = {"beta": 1.0} | lens.intrinsics if lens.camera_type == "ucm" else lens.intrinsics
-    wanted = (*PARAMETERS[model], "fx", "fy", "cx", "cy", *names)
-    absent = [name for name in wanted if name not in given]
-    if absent:
-        raise CalibrationError(f"{where}: key '{absent[0]}' is missing; add it.")
-    values = {name: given[name] for name in wanted}
+    for name in (*PARAMETERS[model], *FOCAL, *names):
+        if name not in given:
+            raise CalibrationError(f"{where}: key '{name}' is missing; add it.")
     return make_camera(
         where,
-        [values[name] for name in ("fx", "fy", "cx", "cy")],
-        [values[name] for name in names],
+        [given[name] for name in FOCAL],
+        [given[name] for name in names],
         distortion,
         stated.resolution[number],
-        _transform(pose, path, f"T_imu_cam.{number}"),
+        _pose(stated.T_imu_cam[number], path, f"T_imu_cam.{number}"),
         camera_model=model,
-        model_parameters=[values[name] for name in PARAMETERS[model]],
+        model_parameters=[given[name] for name in PARAMETERS[model]],
     )
 
 
-def _transform(pose: _Pose, path: Path, key: str) -> Array:
+def _pose(pose: _Pose, path: Path, key: str) -> Array:
     quat_wxyz = np.array([pose.qw, pose.qx, pose.qy, pose.qz])
     norm = float(np.linalg.norm(quat_wxyz.clip(-2.0, 2.0)))
     if abs(norm - 1.0) > MAX_NORM_ERROR:
@@ -123,19 +127,18 @@ def _transform(pose: _Pose, path: Path, key: str) -> Array:
             f"{path}: the quaternion of {key} has norm {norm:.4g}, needed 1; copy all its digits."
         )
     R_b_c = rotations_from_quat_wxyz(quat_wxyz[None] / norm)[0]
-    return rigid_transform(se3(R_b_c, np.array([pose.px, pose.py, pose.pz])).tolist(), path, key)
+    return rigid_transform(np.column_stack([R_b_c, [pose.px, pose.py, pose.pz]]), path, key)
 
 
-def _noise(stated: _Calibration) -> ImuNoise | StatedNoise | None:
+def _noise(stated: _Calibration) -> AnyNoise | None:
     """IMU noise; Basalt's values are densities, and the largest of the axes is used for all."""
     values = (
         stated.gyro_noise_std, stated.accel_noise_std, stated.gyro_bias_std, stated.accel_bias_std,
     )  # fmt: skip
     if any(value is None or value == [] for value in values):
         return None
-    gyro, acc, walk_gyro, walk_acc = (float(np.max(np.array(value))) for value in values)
-    noise = StatedNoise(gyro, acc, walk_gyro, walk_acc)
-    return noise if stated.imu_update_rate is None else noise.densities(stated.imu_update_rate)
+    largest = (float(np.max(np.array(value))) for value in values)
+    return StatedNoise(*largest).at_rate(stated.imu_update_rate)
 
 
 def _intrinsics(stated: _Calibration, path: Path) -> ImuIntrinsics | None:

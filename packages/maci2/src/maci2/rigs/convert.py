@@ -14,13 +14,12 @@ from pydantic import AliasChoices, Field
 from maci2.errors import CalibrationError, OptionError
 from maci2.files import read_json, write_together
 from maci2.geometry import se3_inv
-from maci2.rigs import devices, openvins, orbslam, vins
-from maci2.rigs.basalt import read_basalt
-from maci2.rigs.kalibr import camchain_text, find_camchain, imu_text, read_imu_file, read_kalibr
+from maci2.rigs import basalt, devices, kalibr, orbslam, vins
 from maci2.rigs.parts import (
     ASSUMED_NOISE,
     MAX_RATE_HZ,
     NOTHING_GIVEN,
+    AnyNoise,
     Given,
     RigParts,
     StatedNoise,
@@ -59,11 +58,11 @@ def given_by(imu_rate: float | None = None, imu_noise: str = "", T_b_c: str = ""
     return Given(noise, imu_rate, extrinsics_from(T_b_c, "--T-b-c") if T_b_c else None)
 
 
-def _noise(text: str) -> ImuNoise | StatedNoise:
+def _noise(text: str) -> AnyNoise:
     """Noise of a Kalibr file, or four densities whose rate is not known yet."""
     numbers = _numbers(text)
     if numbers is None:
-        return read_imu_file(Path(text))[0]
+        return kalibr.read_imu_file(Path(text))[0]
     if len(numbers) != 4 or not min(numbers) >= 0.0:
         raise OptionError(
             f"--imu-noise is '{text}', needed a Kalibr imu.yaml or GYRO,ACC,GYRO_WALK,ACC_WALK: "
@@ -78,18 +77,16 @@ def _noise(text: str) -> ImuNoise | StatedNoise:
 def extrinsics_from(text: str, option: str) -> tuple[tuple[float, ...], ...]:
     """Pose of the first camera in the body frame: 16 numbers row by row, or a file with them."""
     numbers = _numbers(text)
-    if numbers is not None and len(numbers) == 12:
-        numbers += [0.0, 0.0, 0.0, 1.0]
-    if numbers is not None and len(numbers) != 16:
+    if numbers is None:
+        T_b_c = _pose_in_file(Path(text))
+    elif len(numbers) in (12, 16):
+        T_b_c = rigid_transform(np.reshape(numbers, (-1, 4)), Path(option), "T_b_c")
+    else:
         raise OptionError(
             f"{option} has {len(numbers)} numbers, needed a file with T_b_c or 16 numbers, row by "
             "row, with commas between: p_b = T_b_c p_c."
         )
-    if numbers is not None:
-        T_b_c = rigid_transform(np.reshape(numbers, (4, 4)).tolist(), Path(option), "T_b_c")
-    else:
-        T_b_c = _pose_in_file(Path(text))
-    return tuple(tuple(float(value) for value in row) for row in T_b_c)
+    return tuple(tuple(row) for row in T_b_c.tolist())
 
 
 def _pose_in_file(path: Path) -> Array:
@@ -118,14 +115,14 @@ Tool = Literal["kalibr", "openvins", "vins-fusion", "orbslam3"]
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 
 _READERS: dict[str, Callable[[Path], RigParts]] = {
-    "vins": vins.read_vins, "camodocal": vins.read_camera_file, "orbslam": orbslam.read_orbslam,
-    "basalt": read_basalt, "depthai": devices.read_depthai, "realsense": devices.read_realsense,
-    "zed": devices.read_zed, "camera_info": devices.read_camera_info,
+    "kalibr": kalibr.read_kalibr, "openvins": kalibr.read_openvins, "vins": vins.read_vins,
+    "camodocal": vins.read_camera_file, "orbslam": orbslam.read_orbslam,
+    "basalt": basalt.read_basalt, "depthai": devices.read_depthai,
+    "realsense": devices.read_realsense, "zed": devices.read_zed,
+    "camera_info": devices.read_camera_info,
 }  # fmt: skip
-_READERS_WITH_IMU_FILE = {"kalibr": read_kalibr, "openvins": openvins.read_openvins}
-"""Readers of files with a separate IMU file, which what a user gives may replace."""
 
-_CONFIGS = (openvins.CONFIG, vins.CONFIG, orbslam.CONFIG, orbslam.MONOCULAR_CONFIG)
+_CONFIGS = (kalibr.OPENVINS_CONFIG, vins.CONFIG, orbslam.CONFIG, orbslam.MONOCULAR_CONFIG)
 """Usual names of configuration files, ours and OpenVINS'."""
 
 
@@ -141,12 +138,10 @@ def read_any_rig(
     path = _file_in(path) if path.is_dir() else path
     kind = kind_of(path)
     try:
-        if kind.reader in _READERS:
-            return assemble(_READERS[kind.reader](path), given, own_noise)
-        if kind.reader in _READERS_WITH_IMU_FILE:
-            parts = _READERS_WITH_IMU_FILE[kind.reader](path, given)
-            return assemble(parts, given, own_noise)
-        raise CalibrationError(f"{path}: {kind.name}: {kind.missing}.")
+        if kind.reader not in _READERS:
+            raise CalibrationError(f"{path}: {kind.name}: {kind.missing}.")
+        parts = kalibr.with_imu_file(_READERS[kind.reader](path), given)
+        return assemble(parts, given, own_noise)
     except CalibrationError as error:
         if kind.name in str(error):
             raise
@@ -172,11 +167,9 @@ def convert_rig(rig: Rig, output: Path, to: str, biases: Path | None = None) -> 
     tool = next((tool for tool in TOOLS if tool == to), None)
     if tool is None:
         raise OptionError(f"--to is '{to}'; choose one of {', '.join(TOOLS)}.")
-    if biases is None:
-        return write_rig(output, rig, tool)
-    if tool != "openvins":
+    if biases is not None and tool != "openvins":
         raise OptionError(f"--biases is given, but files of {tool} have no place for them.")
-    return write_rig(output, rig, tool, *_read_biases(biases))
+    return write_rig(output, rig, tool, *(() if biases is None else _read_biases(biases)))
 
 
 def write_rig(
@@ -188,33 +181,31 @@ def write_rig(
 ) -> list[Path]:
     """Write the tool's files under their usual names, all or none; biases only if the tool uses
     them. What its format cannot represent raises an error before anything is written."""
-    files = _files(folder, rig, tool, bias_gyro, bias_acc)
-    write_together(files)
-    return list(files)
-
-
-def _files(
-    folder: Path, rig: Rig, tool: Tool, bias_gyro: Array | None, bias_acc: Array | None
-) -> dict[Path, str]:
-    """Text of each file; the file that refers to the others comes first."""
     if not rig.cameras:
         raise CalibrationError(f"{rig.source}: has no camera, so there is nothing to convert.")
-    if tool == "kalibr":
-        name = "camchain-imucam.yaml" if rig.extrinsics_known else "camchain.yaml"
-        files, imu = {folder / name: camchain_text(rig)}, folder / "imu.yaml"
-        noise = {imu: imu_text(rig.imu, rig.imu_intrinsics, str(imu))} if rig.noise_known else {}
-        return files | noise
-    require_extrinsics(rig, f"files of {tool}")
-    require_noise(rig, f"files of {tool}")
-    if tool == "openvins":
-        return openvins.openvins_files(folder, rig, bias_gyro, bias_acc)
-    if rig.imu_intrinsics is not None:
+    if tool != "kalibr":
+        require_extrinsics(rig, f"files of {tool}")
+        require_noise(rig, f"files of {tool}")
+    if tool in ("vins-fusion", "orbslam3") and rig.imu_intrinsics is not None:
         raise CalibrationError(
             f"{rig.source}: states IMU intrinsics (scale, misalignment), and files of {tool} have "
             "no place for them; write kalibr or openvins, or correct the samples first."
         )
-    write = vins.vins_fusion_files if tool == "vins-fusion" else orbslam.orbslam3_files
-    return write(folder, rig)
+    if tool == "openvins":
+        biases = (np.zeros(3) if bias is None else bias for bias in (bias_gyro, bias_acc))
+        files = kalibr.openvins_files(folder, rig, *biases)
+    else:
+        files = _WRITERS[tool](folder, rig)
+    write_together(files)
+    return list(files)
+
+
+_WRITERS: dict[Tool, Callable[[Path, Rig], dict[Path, str]]] = {
+    "kalibr": kalibr.kalibr_files,
+    "vins-fusion": vins.vins_fusion_files,
+    "orbslam3": orbslam.orbslam3_files,
+}
+"""Text of each file of a tool; the file that refers to the others comes first."""
 
 
 def _file_in(folder: Path) -> Path:
@@ -223,7 +214,7 @@ def _file_in(folder: Path) -> Path:
     if len(configs) > 1:
         names = ", ".join(path.name for path in configs)
         raise CalibrationError(f"{folder}: holds {names}; name the one file to read.")
-    return configs[0] if configs else find_camchain(folder)
+    return configs[0] if configs else kalibr.find_camchain(folder)
 
 
 def _read_biases(path: Path) -> tuple[Array, Array]:

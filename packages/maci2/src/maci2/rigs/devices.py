@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, PositiveInt
 from maci2.errors import CalibrationError
 from maci2.geometry import se3, se3_inv
 from maci2.rigs.kalibr import DISTORTION_NAMES
-from maci2.rigs.parts import RigParts, make_camera
+from maci2.rigs.parts import FISHEYE, FOCAL, RADTAN, RigParts, make_camera
 from maci2.rigs.yaml_files import (
     Matrix3,
     OpenSchema,
@@ -36,9 +36,6 @@ ZED_SIZES = {"HD": (1280, 720), "FHD": (1920, 1080), "2K": (2208, 1242), "VGA": 
 """Image sizes of a ZED in order of preference."""
 
 NO_SOCKET = -1
-
-_RADTAN = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
-_FISHEYE = ("k1", "k2", "k3", "k4")
 
 
 class _Translation(OpenSchema):
@@ -78,8 +75,9 @@ class _Oak(OpenSchema):
     stereoRectificationData: _Pair = _Pair()
 
 
-class _Coefficients(OpenSchema):
-    data: list[float]
+def _data(matrix: Any) -> Any:
+    """Numbers of a matrix that may state its size beside them."""
+    return matrix.get("data", matrix) if isinstance(matrix, dict) else matrix
 
 
 class _CameraInfo(OpenSchema):
@@ -87,7 +85,7 @@ class _CameraInfo(OpenSchema):
     image_height: PositiveInt = Field(validation_alias=AliasChoices("image_height", "height"))
     camera_matrix: Matrix3 = Field(validation_alias=AliasChoices("camera_matrix", "K", "k"))
     distortion_model: str = "plumb_bob"
-    distortion: list[float] | _Coefficients = Field(
+    distortion: Annotated[list[float], BeforeValidator(_data)] = Field(
         [], validation_alias=AliasChoices("distortion_coefficients", "D", "d")
     )
 
@@ -97,7 +95,12 @@ def read_depthai(path: Path) -> RigParts:
     toCameraSocket, in cm; without one for the IMU the extrinsics are unknown."""
     oak = validate(_Oak, load_yaml(path, "a calibration of DepthAI"), path)
     cameras = dict(oak.cameraData)
-    order = _stereo_first(oak, [s for s, c in cameras.items() if c.intrinsicMatrix[0][0] > 0.0])
+    calibrated = [s for s, c in cameras.items() if c.intrinsicMatrix[0][0] > 0.0]
+    pair = oak.stereoRectificationData
+    stereo = (pair.leftCameraSocket, pair.rightCameraSocket)
+    first = stereo if set(stereo) <= set(calibrated) else OAK_LEFT_RIGHT
+    order = [s for s in first if s in calibrated]
+    order += sorted(s for s in calibrated if s not in first)
     if not order:
         raise CalibrationError(
             f"{path}: OAK (DepthAI) calibration without any calibrated camera: all intrinsics are "
@@ -114,21 +117,13 @@ def read_depthai(path: Path) -> RigParts:
             )
     T_c_b = _extrinsic(oak.imuExtrinsics, path, "imuExtrinsics")
     imu_socket = oak.imuExtrinsics.toCameraSocket
-    known = T_c_b is not None and imu_socket in Ts_root_c
-    T_b_root = np.eye(4)
-    if known and T_c_b is not None:
-        T_b_root = se3_inv(Ts_root_c[imu_socket] @ T_c_b)
+    known, T_b_root = False, np.eye(4)
+    if T_c_b is not None and imu_socket in Ts_root_c:
+        known, T_b_root = True, se3_inv(Ts_root_c[imu_socket] @ T_c_b)
     made = tuple(
         _oak_camera(cameras[s], f"{path}: cameraData.{s}", T_b_root @ Ts_root_c[s]) for s in order
     )
     return RigParts("OAK (DepthAI) calibration", path, made, extrinsics_known=known)
-
-
-def _stereo_first(oak: _Oak, sockets: list[int]) -> list[int]:
-    pair = oak.stereoRectificationData
-    stated = (pair.leftCameraSocket, pair.rightCameraSocket)
-    first = stated if stated[0] in sockets and stated[1] in sockets else OAK_LEFT_RIGHT
-    return [s for s in first if s in sockets] + sorted(s for s in sockets if s not in first)
 
 
 def _extrinsic(extrinsics: _Extrinsics, path: Path, key: str) -> Array | None:
@@ -137,10 +132,9 @@ def _extrinsic(extrinsics: _Extrinsics, path: Path, key: str) -> Array | None:
     if extrinsics.toCameraSocket == NO_SOCKET or not any(any(row) for row in rows):
         return None
     t = extrinsics.translation
-    T = [[*row, 0.01 * p] for row, p in zip(rows, (t.x, t.y, t.z), strict=False)]
-    if len(T) != 3 or any(len(row) != 4 for row in T):
+    if [len(row) for row in rows] != [3, 3, 3]:
         raise CalibrationError(f"{path}: rotationMatrix of {key} needs 3x3 numbers.")
-    return rigid_transform([*T, [0.0, 0.0, 0.0, 1.0]], path, key)
+    return rigid_transform(np.column_stack([rows, 0.01 * np.array([t.x, t.y, t.z])]), path, key)
 
 
 def _poses(root: int, edges: dict[int, tuple[int, Array | None]]) -> dict[int, Array]:
@@ -181,10 +175,9 @@ def read_camera_info(path: Path) -> RigParts:
             f"{path}: distortion_model is '{name[:40]}', needed one of plumb_bob, "
             "rational_polynomial, equidistant."
         )
-    lens = info.distortion if isinstance(info.distortion, list) else info.distortion.data
     (fx, _, cx), (_, fy, cy) = info.camera_matrix[:2]
     size = (info.image_width, info.image_height)
-    camera = make_camera(path, [fx, fy, cx, cy], lens, model, size, np.eye(4))
+    camera = make_camera(path, [fx, fy, cx, cy], info.distortion, model, size, np.eye(4))
     return RigParts("ROS CameraInfo", path, (camera,), extrinsics_known=False)
 
 
@@ -221,15 +214,14 @@ def _zed_baseline(stereo: Any, size: str, path: Path) -> Array:
     ]
     # The file has the right camera's place with the sign of the left one's.
     T_c1_c0 = se3(R_c1_c0, -1e-3 * np.array(offset_mm))
-    return rigid_transform(se3_inv(T_c1_c0).tolist(), path, "STEREO")
+    return rigid_transform(se3_inv(T_c1_c0), path, "STEREO")
 
 
 def _zed_camera(section: Any, size: str, T_b_c: Array, path: Path) -> Camera:
-    focal = [_ini_number(section, key, path) for key in ("fx", "fy", "cx", "cy")]
+    focal = [_ini_number(section, key, path) for key in FOCAL]
     # Wide lenses have k1 to k4 of a fisheye, and no tangential coefficients.
     fisheye = "k4" in section and "p1" not in section
-    names = _FISHEYE if fisheye else _RADTAN
-    lens = [_ini_number(section, key, path, 0.0) for key in names]
+    lens = [_ini_number(section, key, path, 0.0) for key in (FISHEYE if fisheye else RADTAN)]
     model: DistortionModel = "equidistant" if fisheye else "radtan"
     return make_camera(path, focal, lens, model, ZED_SIZES[size], T_b_c)
 
@@ -289,17 +281,14 @@ def read_realsense(path: Path) -> RigParts:
             f"{path}: the baseline is missing (Extrinsic from {pair[0]} To {pair[1]}, with a "
             "translation that is not 0); update librealsense and list the device again."
         )
-    T_b_c0 = next((T for name in IMU_STREAMS if (T := transforms.get((pair[0], name))) is not None),
-                  None)  # fmt: skip
-    place = np.eye(4) if T_b_c0 is None else T_b_c0
-    poses = (place, place @ se3_inv(T_c1_c0))
+    stated = [transforms[pair[0], name] for name in IMU_STREAMS if (pair[0], name) in transforms]
+    T_b_c0 = stated[0] if stated else np.eye(4)
     cameras = tuple(
         _camera(lenses[name, size], size, T_b_c, f"{path}: {name}")
-        for name, T_b_c in zip(pair, poses, strict=True)
+        for name, T_b_c in zip(pair, (T_b_c0, T_b_c0 @ se3_inv(T_c1_c0)), strict=True)
     )
     tool = f"RealSense factory calibration ({size[0]}x{size[1]})"
-    known = T_b_c0 is not None
-    return RigParts(tool, path, cameras, known)
+    return RigParts(tool, path, cameras, extrinsics_known=bool(stated))
 
 
 def _intrinsics(text: str) -> list[tuple[str, tuple[int, int], dict[str, str]]]:
@@ -318,9 +307,9 @@ def _extrinsics(text: str, path: Path) -> dict[tuple[str, str], Array]:
     for here, there, block in _EXTRINSIC.findall(text):
         numbers = [float(number) for number in re.findall(_NUMBER, block)[:12]]
         if len(numbers) == 12:
-            T = se3(np.array(numbers[:9]).reshape(3, 3), np.array(numbers[9:]))
+            T = np.column_stack([np.reshape(numbers[:9], (3, 3)), numbers[9:]])
             key = f"Extrinsic from {here} To {there}"
-            transforms[here, there] = rigid_transform(T.tolist(), path, key)
+            transforms[here, there] = rigid_transform(T, path, key)
     return transforms
 
 

@@ -1,9 +1,10 @@
-"""Kalibr's files, read and written: camera chains cam0, cam1, ..., and IMU files.
+"""Kalibr's and OpenVINS' files, read and written: camera chains cam0, cam1, ..., and IMU files.
+OpenVINS names both of its own in an estimator_config.yaml.
 
-OpenVINS, MSCKF-VIO and 4Seasons write chains alike. T_cam_imu takes IMU points to the camera,
-T_imu_cam is its inverse and our T_b_c; T_cn_cnm1, also written T_cam1_cam0, takes points of the
-camera before to this one. MSCKF-VIO's T_imu_body places another frame on the robot and does not
-concern the cameras: the IMU is the body here.
+MSCKF-VIO and 4Seasons write chains alike. T_cam_imu takes IMU points to the camera, T_imu_cam is
+its inverse and our T_b_c; T_cn_cnm1, also written T_cam1_cam0, takes points of the camera before to
+this one. MSCKF-VIO's T_imu_body places another frame on the robot and does not concern the cameras:
+the IMU is the body here.
 
 IMU errors of scale and alignment, with the angular rate w and the specific force a in the IMU
 frame. Kalibr: gyro = M C_gyro_i w + A C_gyro_i a, acc = M a. OpenVINS: gyro = Tw R_IMUtoGYRO w +
@@ -12,7 +13,7 @@ Tg a, acc = Ta R_IMUtoACC a.
 
 import logging
 import re
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +25,10 @@ from maci2.errors import CalibrationError
 from maci2.files import write_atomically
 from maci2.geometry import se3_inv
 from maci2.rigs.parts import (
+    FOCAL,
     NOTHING_GIVEN,
     PARAMETERS,
+    AnyNoise,
     Given,
     RigParts,
     StatedNoise,
@@ -40,6 +43,7 @@ from maci2.rigs.yaml_files import (
     Matrix4,
     OpenSchema,
     load_yaml,
+    opencv_yaml,
     require_identity,
     rigid_transform,
     rotation,
@@ -61,7 +65,7 @@ from maci2.sensors.rig_types import (
     Rig,
 )
 from maci2.sensors.validation import require_plausible_noise
-from maci2.types import Array
+from maci2.types import GRAVITY_NORM, Array
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,14 +113,14 @@ def read_chain(data: dict[str, Any], path: Path, tool: str) -> RigParts:
                 f"{path}: cam{number} is missing at the top of a camchain, found {key}; number the "
                 "cameras from cam0 on."
             )
-    entries = [_entry(data, key, path) for key in keys]
-    known = any(entry.T_cam_imu or entry.T_imu_cam for entry in entries)
+    entries = {key: _entry(data, key, path) for key in keys}
+    known = any(entry.T_cam_imu or entry.T_imu_cam for entry in entries.values())
     cameras: list[Camera] = []
-    for key, entry in zip(keys, entries, strict=True):
+    for key, entry in entries.items():
         first = not known and not cameras
         T_b_c = np.eye(4) if first else _camera_pose(entry, cameras, path, key)
         cameras.append(_camera(entry, T_b_c, path, key))
-    offset_s = common_time_offset([entry.timeshift_cam_imu for entry in entries], str(path))
+    offset_s = common_time_offset((e.timeshift_cam_imu for e in entries.values()), str(path))
     return RigParts(tool, path, tuple(cameras), extrinsics_known=known, time_offset_s=offset_s)
 
 
@@ -166,7 +170,7 @@ def _camera(entry: ChainEntry, T_b_c: Array, path: Path, key: str) -> Camera:
         )
     own = len(PARAMETERS[model])
     if len(entry.intrinsics) != own + 4:
-        names = ", ".join((*PARAMETERS[model], "fx", "fy", "cx", "cy"))
+        names = ", ".join((*PARAMETERS[model], *FOCAL))
         raise CalibrationError(
             f"{path}: {key}.intrinsics has {len(entry.intrinsics)} numbers, needed {own + 4} for "
             f"the model '{model}': {names}."
@@ -192,7 +196,7 @@ def _known(name: str, models: dict[str, Model], path: Path, key: str) -> Model:
     return found
 
 
-def camera_entry(rig: Rig, number: int, tool: str) -> dict[str, Any]:
+def _camera_entry(rig: Rig, number: int, tool: str) -> dict[str, Any]:
     """Model, intrinsics and distortion of a camera, as a chain of `tool` states them."""
     camera = rig.cameras[number]
     if len(camera.distortion) > 4:
@@ -236,6 +240,13 @@ class _Accelerometers(OpenSchema):
     rz_i: list[float] | None = None
 
 
+_NOISE = (
+    "gyroscope_noise_density", "accelerometer_noise_density",
+    "gyroscope_random_walk", "accelerometer_random_walk",
+)  # fmt: skip
+"""Keys of the noise in the order of `ImuNoise`."""
+
+
 class NoiseKeys(BaseModel):
     """IMU noise as Kalibr, OpenVINS, EuRoC and VBR state it."""
 
@@ -246,12 +257,7 @@ class NoiseKeys(BaseModel):
 
     def stated(self) -> StatedNoise:
         """Noise without the rate, whose key differs."""
-        return StatedNoise(
-            self.gyroscope_noise_density,
-            self.accelerometer_noise_density,
-            self.gyroscope_random_walk,
-            self.accelerometer_random_walk,
-        )
+        return StatedNoise(*(getattr(self, key) for key in _NOISE))
 
 
 class _ImuEntry(CarefulSchema, NoiseKeys):
@@ -271,19 +277,12 @@ class _ImuEntry(CarefulSchema, NoiseKeys):
     Tg: Matrix3 | None = None
 
 
-def imu_entries(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The groups imu0, imu1, ... of a file."""
-    return [v for k, v in data.items() if IMU_KEY.fullmatch(k) and isinstance(v, dict)]
-
-
-def read_imu_file(path: Path) -> tuple[ImuNoise | StatedNoise, ImuIntrinsics | None]:
+def read_imu_file(path: Path) -> tuple[AnyNoise, ImuIntrinsics | None]:
     """Noise (perhaps without rate) and, if stated, errors of the first IMU of a file."""
     data: Any = load_yaml(path, "the noise of an IMU")
     key = min((key for key in data if IMU_KEY.fullmatch(key)), default="")
     entry = validate(_ImuEntry, data[key] if key else data, path, key)
-    noise: ImuNoise | StatedNoise = entry.stated()
-    if entry.update_rate is not None:
-        noise = entry.stated().densities(entry.update_rate)
+    noise = entry.stated().at_rate(entry.update_rate)
     if isinstance(noise, ImuNoise):
         require_plausible_noise(noise, str(path))
     if entry.T_i_b is not None:
@@ -299,33 +298,27 @@ def read_imu_file(path: Path) -> tuple[ImuNoise | StatedNoise, ImuIntrinsics | N
 
 def _intrinsics(entry: _ImuEntry, path: Path) -> ImuIntrinsics | None:
     """Errors as either tool states them; None if they are the identity."""
-    acc, gyro = entry.accelerometers, entry.gyroscopes
-    if acc is None and gyro is None:
-        found = replace(
-            ideal_intrinsics(),
-            M_gyro=_alignment(entry.Tw, path, "Tw"),
-            R_gyro_b=rotation(entry.R_IMUtoGYRO, path, "R_IMUtoGYRO"),
-            M_acc=_alignment(entry.Ta, path, "Ta"),
-            R_acc_b=rotation(entry.R_IMUtoACC, path, "R_IMUtoACC"),
-            g_sensitivity=_sensitivity(entry.Tg, path),
-        )
-        return None if is_ideal(found) else found
-    acc, gyro = acc or _Accelerometers(), gyro or _Gyroscopes()
-    for name in ("rx_i", "ry_i", "rz_i"):
-        lever = getattr(acc, name)
-        if lever is not None and np.abs(lever).max(initial=0.0) > 1e-6:
-            raise CalibrationError(
-                f"{path}: accelerometers.{name} is {lever}, needed 0: the size effect (axes that "
-                "do not sit at one point) is not undone. Calibrate with scale-misalignment."
-            )
-    R_gyro_b = rotation(gyro.C_gyro_i, path, "gyroscopes.C_gyro_i")
-    found = replace(
-        ideal_intrinsics(),
-        M_gyro=_alignment(gyro.M, path, "gyroscopes.M"),
-        R_gyro_b=R_gyro_b,
-        M_acc=_alignment(acc.M, path, "accelerometers.M"),
-        g_sensitivity=_sensitivity(gyro.A, path) @ R_gyro_b,
-    )
+    if entry.accelerometers is None and entry.gyroscopes is None:
+        M_gyro, M_acc = _alignment(entry.Tw, path, "Tw"), _alignment(entry.Ta, path, "Ta")
+        R_gyro_b = rotation(entry.R_IMUtoGYRO, path, "R_IMUtoGYRO")
+        R_acc_b = rotation(entry.R_IMUtoACC, path, "R_IMUtoACC")
+        g_sensitivity = _sensitivity(entry.Tg, path)
+    else:
+        acc, gyro = entry.accelerometers or _Accelerometers(), entry.gyroscopes or _Gyroscopes()
+        for name in ("rx_i", "ry_i", "rz_i"):
+            lever = getattr(acc, name)
+            if lever is not None and np.abs(lever).max(initial=0.0) > 1e-6:
+                raise CalibrationError(
+                    f"{path}: accelerometers.{name} is {lever}, needed 0: the size effect (axes "
+                    "that do not sit at one point) is not undone. Calibrate with "
+                    "scale-misalignment."
+                )
+        R_gyro_b, R_acc_b = rotation(gyro.C_gyro_i, path, "gyroscopes.C_gyro_i"), np.eye(3)
+        M_gyro = _alignment(gyro.M, path, "gyroscopes.M")
+        M_acc = _alignment(acc.M, path, "accelerometers.M")
+        g_sensitivity = _sensitivity(gyro.A, path) @ R_gyro_b
+    zero = np.zeros(3)
+    found = ImuIntrinsics(M_gyro, R_gyro_b, M_acc, R_acc_b, g_sensitivity, zero, zero.copy())
     return None if is_ideal(found) else found
 
 
@@ -365,59 +358,36 @@ def read_rig(path: Path, given: Given = NOTHING_GIVEN) -> Rig:
     extrinsics are not known; one without an IMU file a rig whose noise is not known. Kalibr does
     not say the frame rate: it is NaN.
     """
-    return assemble(read_kalibr(path, given), given)
+    return assemble(with_imu_file(read_kalibr(path), given), given)
 
 
-def read_kalibr(path: Path, given: Given = NOTHING_GIVEN) -> RigParts:
-    """Parts of a rig from a camchain and the IMU file in the same folder."""
+def read_kalibr(path: Path) -> RigParts:
+    """Cameras of a camchain, and the IMU file in the same folder."""
     camchain = find_camchain(path) if path.is_dir() else path
     data = load_yaml(camchain, "a Kalibr camchain")
     parts = read_chain(data, camchain, identify(data).name)
     if not parts.cameras:
         raise CalibrationError(
-            f"{camchain}: {identify(data).name} has no camera; needed cam0, cam1, ... of a Kalibr "
-            "camchain."
+            f"{camchain}: {parts.tool} has no camera; needed cam0, cam1, ... of a Kalibr camchain."
         )
+    imus = [v for k, v in data.items() if IMU_KEY.fullmatch(k) and isinstance(v, dict)]
     # Some people keep both in one file.
-    own = camchain if any("gyroscope_noise_density" in imu for imu in imu_entries(data)) else None
-    return with_imu_file(parts, camchain, given, own)
+    own = any("gyroscope_noise_density" in imu for imu in imus)
+    return replace(parts, imu_file=camchain if own else find_imu_file(camchain))
 
 
-def with_imu_file(
-    parts: RigParts, camchain: Path, given: Given, imu: Path | None = None
-) -> RigParts:
-    """Parts with noise and intrinsics of the IMU file `imu`, else of the one next to the
-    camchain."""
+def with_imu_file(parts: RigParts, given: Given) -> RigParts:
+    """Parts with noise and intrinsics of their IMU file, whose faults do not matter if a user gives
+    the noise."""
+    if parts.imu_file is None:
+        return parts
     try:
-        imu = find_imu_file(camchain) if imu is None else imu
-        if imu is None:
-            return parts
-        noise, intrinsics = read_imu_file(imu)
+        noise, intrinsics = read_imu_file(parts.imu_file)
     except CalibrationError:
         if given.noise is None:
             raise
         return parts
     return replace(parts, noise=noise, intrinsics=intrinsics)
-
-
-def read_camchain(path: Path) -> tuple[Camera, ...]:
-    """The cameras cam0, cam1, ... of a camchain-imucam file."""
-    parts = read_chain(load_yaml(path, "a Kalibr camchain"), path, "Kalibr camchain")
-    if not parts.extrinsics_known:
-        raise CalibrationError(
-            f"{path}: cam0 has no T_cam_imu; needed for cam0, and T_cam_imu or T_cn_cnm1 for the "
-            "others. Use the file that Kalibr's camera-IMU calibration or `maci2 calibrate` wrote "
-            "(camchain-imucam)."
-        )
-    return parts.cameras
-
-
-def read_imu_yaml(path: Path) -> ImuNoise:
-    """IMU noise from an imu.yaml, with the top key `imu0` or without."""
-    noise = read_imu_file(path)[0]
-    if not isinstance(noise, ImuNoise):
-        raise CalibrationError(f"{path}: key 'update_rate' is missing; add it.")
-    return noise
 
 
 def find_camchain(folder: Path) -> Path:
@@ -479,23 +449,31 @@ _INTRINSICS = (
 )
 
 
-def write_camchain(path: Path, rig: Rig, notes: tuple[str, ...] = ()) -> None:
+def write_camchain(path: Path, rig: Rig) -> None:
     """Write the cameras as a Kalibr camchain-imucam file, or as a camchain without extrinsics if
-    these are unknown; `notes` become comments at its top."""
-    write_atomically(path, camchain_text(rig, notes))
+    these are unknown."""
+    write_atomically(path, camchain_text(rig))
 
 
-def camchain_text(rig: Rig, notes: tuple[str, ...] = ()) -> str:
+def camchain_text(rig: Rig) -> str:
     """Text of a camchain file."""
     chain: dict[str, dict[str, Any]] = {}
     for number, camera in enumerate(rig.cameras):
         T_c_b = se3_inv(camera.T_b_c)
         entry = {"T_cam_imu": T_c_b.tolist()} if rig.extrinsics_known else {}
-        entry |= camera_entry(rig, number, "Kalibr")
+        entry |= _camera_entry(rig, number, "Kalibr")
         if number > 0:
             entry["T_cn_cnm1"] = (T_c_b @ rig.cameras[number - 1].T_b_c).tolist()
         chain[f"cam{number}"] = entry
-    return _yaml(chain, (*_CONVENTION, *notes))
+    return _yaml(chain, _CONVENTION)
+
+
+def kalibr_files(folder: Path, rig: Rig) -> dict[Path, str]:
+    """Texts of the camchain and, if the noise is known, of the IMU file."""
+    name = "camchain-imucam.yaml" if rig.extrinsics_known else "camchain.yaml"
+    files, imu = {folder / name: camchain_text(rig)}, folder / "imu.yaml"
+    noise = {imu: imu_text(rig.imu, rig.imu_intrinsics, str(imu))} if rig.noise_known else {}
+    return files | noise
 
 
 def write_imu_yaml(path: Path, noise: ImuNoise, intrinsics: ImuIntrinsics | None = None) -> None:
@@ -506,22 +484,17 @@ def write_imu_yaml(path: Path, noise: ImuNoise, intrinsics: ImuIntrinsics | None
 def imu_text(noise: ImuNoise, intrinsics: ImuIntrinsics | None, source: str) -> str:
     """Text of an imu.yaml; `source` names the file in errors."""
     comments = ["Densities and random walks per sqrt(Hz), SI units."]
-    entry = noise_entries(noise)
+    entry = _noise_entries(noise)
     if intrinsics is not None:
         entry |= _intrinsics_entries(intrinsics, source)
         comments += _INTRINSICS
     return _yaml({"imu0": entry}, tuple(comments))
 
 
-def noise_entries(noise: ImuNoise) -> dict[str, Any]:
+def _noise_entries(noise: ImuNoise) -> dict[str, Any]:
     """Noise as Kalibr and OpenVINS state it."""
-    return {
-        "accelerometer_noise_density": noise.density_acc,
-        "accelerometer_random_walk": noise.walk_acc,
-        "gyroscope_noise_density": noise.density_gyro,
-        "gyroscope_random_walk": noise.walk_gyro,
-        "update_rate": noise.rate_hz,
-    }
+    stated = dict(zip(_NOISE, astuple(noise)[:4], strict=True))
+    return {key: stated[key] for key in sorted(stated)} | {"update_rate": noise.rate_hz}
 
 
 def _intrinsics_entries(intrinsics: ImuIntrinsics, source: str) -> dict[str, Any]:
@@ -549,3 +522,100 @@ def _yaml(data: dict[str, Any], comments: tuple[str, ...]) -> str:
     # Flow style for innermost lists only: one line for each row of a matrix.
     body = yaml.safe_dump(data, default_flow_style=None, sort_keys=False, width=200)
     return head + body
+
+
+OPENVINS_CONFIG = "estimator_config.yaml"
+OPENVINS_CAMERAS = "kalibr_imucam_chain.yaml"
+OPENVINS_IMU = "kalibr_imu_chain.yaml"
+
+_OPENVINS_CHAIN = (
+    "OpenVINS. T_imu_cam takes points from the camera frame to the IMU (body) frame:",
+    "p_imu = T_imu_cam p_cam; it is the pose of the camera in the IMU frame, and the inverse of",
+    "Kalibr's T_cam_imu.",
+    "timeshift_cam_imu [s]: t_imu = t_cam + timeshift_cam_imu, one for all cameras.",
+)
+_OPENVINS_ERRORS = (
+    "OpenVINS. Densities per sqrt(Hz), SI units. With angular rate w and specific force a in the",
+    "IMU frame: gyro = Tw R_IMUtoGYRO w + Tg a, acc = Ta R_IMUtoACC a, noise and biases aside.",
+)
+_OPENVINS_INIT = (
+    "OpenVINS. init_dyn_bias_g [rad/s] and init_dyn_bias_a [m/s^2] are the biases that",
+    "initialization starts from, in the IMU frame: true = reading - bias. gravity_mag [m/s^2].",
+    "Extrinsics are in the file of relative_config_imucam, noise in that of relative_config_imu.",
+    "What is not here (tracker, updates, state options) is OpenVINS's own and keeps its defaults.",
+)
+
+
+class _OpenvinsConfig(OpenSchema):
+    relative_config_imucam: str = OPENVINS_CAMERAS
+    relative_config_imu: str = OPENVINS_IMU
+    init_dyn_bias_g: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    init_dyn_bias_a: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+def read_openvins(path: Path) -> RigParts:
+    """Cameras and IMU file named by an estimator_config.yaml."""
+    config = validate(_OpenvinsConfig, load_yaml(path, "OpenVINS's estimator configuration"), path)
+    chain = path.parent / config.relative_config_imucam
+    data = load_yaml(chain, "OpenVINS's camera chain")
+    parts = read_chain(data, chain, "OpenVINS estimator_config")
+    if not parts.cameras:
+        raise CalibrationError(f"{chain}: has no camera; needed cam0, cam1, ...")
+    imu = path.parent / config.relative_config_imu
+    return replace(parts, source=path, imu_file=imu if imu.is_file() else find_imu_file(chain))
+
+
+def openvins_files(folder: Path, rig: Rig, bias_gyro: Array, bias_acc: Array) -> dict[Path, str]:
+    """Texts of all three files; the biases become initial values."""
+    chain: dict[str, Any] = {}
+    for number, camera in enumerate(rig.cameras):
+        if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
+            raise CalibrationError(
+                f"{rig.source}: the camera model is {camera.camera_model} with distortion "
+                f"'{camera.distortion_model}', and OpenVINS knows pinhole with radtan or "
+                "equidistant alone; write kalibr, or calibrate with one of these."
+            )
+        chain[f"cam{number}"] = {
+            "T_imu_cam": camera.T_b_c.tolist(),
+            "cam_overlaps": [other for other in range(len(rig.cameras)) if other != number],
+            **_camera_entry(rig, number, "OpenVINS"),
+            # OpenVINS knows no "none"; without coefficients radtan is the same.
+            "distortion_model": camera.distortion_model.replace("none", "radtan"),
+        }
+    errors = _openvins_intrinsics(rig.imu_intrinsics or ideal_intrinsics(), rig.source)
+    imu = {"T_i_b": np.eye(4).tolist(), **_noise_entries(rig.imu), **errors}
+    config = {
+        "use_stereo": len(rig.cameras) > 1,
+        "max_cameras": len(rig.cameras),
+        "gravity_mag": GRAVITY_NORM,
+        "init_dyn_use": True,
+        "init_dyn_bias_g": bias_gyro.tolist(),
+        "init_dyn_bias_a": bias_acc.tolist(),
+        "relative_config_imu": OPENVINS_IMU,
+        "relative_config_imucam": OPENVINS_CAMERAS,
+    }
+    return {
+        folder / OPENVINS_CONFIG: opencv_yaml(config, _OPENVINS_INIT),
+        folder / OPENVINS_CAMERAS: opencv_yaml(chain, _OPENVINS_CHAIN),
+        folder / OPENVINS_IMU: opencv_yaml({"imu0": imu}, _OPENVINS_ERRORS),
+    }
+
+
+def _openvins_intrinsics(found: ImuIntrinsics, source: str) -> dict[str, Any]:
+    """OpenVINS keeps six numbers of Tw and Ta: the lower triangle ("kalibr") or the upper one
+    ("rpng"); what is neither is split anew into a triangle and a rotation."""
+    require_no_offsets(found, source, "OpenVINS")
+    M_gyro, R_gyro_b, M_acc, R_acc_b = found.M_gyro, found.R_gyro_b, found.M_acc, found.R_acc_b
+    upper = not np.tril(M_gyro, -1).any() and not np.tril(M_acc, -1).any()
+    model = "rpng" if upper and (M_gyro + M_acc)[0, 1] else "kalibr"
+    if model == "kalibr":
+        M_gyro, R_gyro_b = lower_triangular(M_gyro, R_gyro_b)
+        M_acc, R_acc_b = lower_triangular(M_acc, R_acc_b)
+    return {
+        "model": model,
+        "Tw": M_gyro.tolist(),
+        "R_IMUtoGYRO": R_gyro_b.tolist(),
+        "Ta": M_acc.tolist(),
+        "R_IMUtoACC": R_acc_b.tolist(),
+        "Tg": found.g_sensitivity.tolist(),
+    }

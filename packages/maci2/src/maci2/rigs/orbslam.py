@@ -17,7 +17,16 @@ import numpy as np
 
 from maci2.errors import CalibrationError
 from maci2.geometry import se3, se3_inv
-from maci2.rigs.parts import RigParts, StatedNoise, make_camera, unknown_model
+from maci2.rigs.parts import (
+    FISHEYE,
+    FOCAL,
+    RADTAN,
+    AnyNoise,
+    RigParts,
+    StatedNoise,
+    make_camera,
+    unknown_model,
+)
 from maci2.rigs.recognition import identify
 from maci2.rigs.yaml_files import (
     OpencvMatrix,
@@ -28,12 +37,9 @@ from maci2.rigs.yaml_files import (
     rotation,
     shown,
 )
-from maci2.sensors.rig_types import Camera, DistortionModel, ImuNoise, Rig
+from maci2.sensors.rig_types import Camera, DistortionModel, Rig
 from maci2.types import Array
 
-_FOCAL = ("fx", "fy", "cx", "cy")
-_PINHOLE = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
-_FISHEYE = ("k1", "k2", "k3", "k4")
 _NOISE = ("IMU.NoiseGyro", "IMU.NoiseAcc", "IMU.GyroWalk", "IMU.AccWalk")
 
 
@@ -103,16 +109,15 @@ class _Settings:
         if key is None:
             return None
         T = self.matrix(key, 3, 4)
-        assert T is not None
-        return rigid_transform([*T.tolist(), [0.0, 0.0, 0.0, 1.0]], self.path, key)
+        return None if T is None else rigid_transform(T, self.path, key)
 
-    def noise(self) -> ImuNoise | StatedNoise | None:
+    def noise(self) -> AnyNoise | None:
         """IMU noise, without the rate if it is missing; None for a file without IMU."""
         if not any(key in self.data for key in _NOISE):
             return None
         stated = StatedNoise(*(self.number(key) for key in _NOISE))
-        frequency = "IMU.Frequency"
-        return stated.densities(self.number(frequency)) if frequency in self.data else stated
+        rate = "IMU.Frequency"
+        return stated.at_rate(self.number(rate) if rate in self.data else None)
 
     def cameras(self, T_b_c1: Array) -> tuple[Camera, ...]:
         """One camera, or two if the file has a stereo baseline."""
@@ -144,26 +149,26 @@ class _Settings:
         return bf / float(left.intrinsics[0]) or None
 
     def _camera(self, prefix: str, T_b_c: Array) -> Camera:
-        focal = [self.number(prefix + name) for name in _FOCAL]
-        names = {"KannalaBrandt8": _FISHEYE, "PinHole": _PINHOLE}.get(self.kind, ())
-        missing = None if self.kind == "KannalaBrandt8" else 0.0
-        lens = [self.number(prefix + name, missing) for name in names]
-        return self._made(self.path, focal, lens, self._size(), T_b_c)
-
-    def _made(
-        self,
-        where: str | Path,
-        focal: list[float],
-        lens: list[float],
-        size: tuple[int, int],
-        T_b_c: Array,
-    ) -> Camera:
-        model: DistortionModel = "equidistant" if self.kind == "KannalaBrandt8" else "radtan"
+        """Camera from named numbers, or from the matrix K of images that are not rectified yet."""
+        where, size = f"{self.path}", "Camera."
+        fisheye = self.kind == "KannalaBrandt8"
+        K = self.matrix(f"{prefix}K", 3, 3)
+        if K is None:
+            focal = [self.number(prefix + name) for name in FOCAL]
+            names = {"KannalaBrandt8": FISHEYE, "PinHole": RADTAN}.get(self.kind, ())
+            lens = [self.number(prefix + name, None if fisheye else 0.0) for name in names]
+        else:
+            where += f": {prefix[:-1]}"
+            focal = [K[0, 0], K[1, 1], K[0, 2], K[1, 2]]
+            stated = self.data.get(f"{prefix}D")
+            D = stated.get("data") if isinstance(stated, dict) else None
+            matrix = self.matrix(f"{prefix}D", 1, len(D) if isinstance(D, list) else 5)
+            lens = [] if matrix is None else matrix[0].tolist()
+            size = prefix if f"{prefix}width" in self.data else size
+        model: DistortionModel = "equidistant" if fisheye else "radtan"
+        resolution = round(self.number(f"{size}width")), round(self.number(f"{size}height"))
         rate_hz = self.number("Camera.fps") if "Camera.fps" in self.data else math.nan
-        return make_camera(where, focal, lens, model, size, T_b_c, rate_hz=rate_hz)
-
-    def _size(self, prefix: str = "Camera.") -> tuple[int, int]:
-        return round(self.number(f"{prefix}width")), round(self.number(f"{prefix}height"))
+        return make_camera(where, focal, lens, model, resolution, T_b_c, rate_hz=rate_hz)
 
     def _unrectified(self, T_b_c1: Array) -> tuple[Camera, Camera]:
         """Cameras before rectification; P of the right one contains the baseline."""
@@ -173,23 +178,11 @@ class _Settings:
             raise CalibrationError(
                 f"{self.path}: LEFT.R, RIGHT.R or RIGHT.P is missing beside LEFT.K; add it."
             )
-        R_cr_c1 = rotation(left_R.tolist(), self.path, "LEFT.R")
-        R_cr_c2 = rotation(right_R.tolist(), self.path, "RIGHT.R")
+        R_cr_c1 = rotation(left_R, self.path, "LEFT.R")
+        R_cr_c2 = rotation(right_R, self.path, "RIGHT.R")
         p_cr_c2 = np.array([-P[0, 3] / P[0, 0], 0.0, 0.0])
         T_c1_c2 = se3(R_cr_c1.T @ R_cr_c2, R_cr_c1.T @ p_cr_c2)
-        return self._original("LEFT", T_b_c1), self._original("RIGHT", T_b_c1 @ T_c1_c2)
-
-    def _original(self, side: str, T_b_c: Array) -> Camera:
-        K = self.matrix(f"{side}.K", 3, 3)
-        D = self.data.get(f"{side}.D")
-        length = len(D["data"]) if isinstance(D, dict) and isinstance(D.get("data"), list) else 5
-        lens = self.matrix(f"{side}.D", 1, length)
-        assert K is not None
-        size = self._size(f"{side}.") if f"{side}.width" in self.data else self._size()
-        focal = [K[0, 0], K[1, 1], K[0, 2], K[1, 2]]
-        return self._made(
-            f"{self.path}: {side}", focal, [] if lens is None else lens[0].tolist(), size, T_b_c
-        )
+        return self._camera("LEFT.", T_b_c1), self._camera("RIGHT.", T_b_c1 @ T_c1_c2)
 
 
 CONFIG = "stereo_inertial.yaml"
@@ -214,12 +207,18 @@ def orbslam3_files(folder: Path, rig: Rig) -> dict[Path, str]:
     left = rig.cameras[0]
     entries: dict[str, Any] = {"File.version": "1.0", "Camera.type": kind}
     for number, camera in enumerate(rig.cameras, start=1):
-        lens = _FISHEYE if kind == "KannalaBrandt8" else _PINHOLE[: len(camera.distortion)]
-        names = [f"Camera{number}.{name}" for name in (*_FOCAL, *lens)]
+        lens = FISHEYE if kind == "KannalaBrandt8" else RADTAN[: len(camera.distortion)]
+        names = [f"Camera{number}.{name}" for name in (*FOCAL, *lens)]
         values = [*camera.intrinsics.tolist(), *camera.distortion.tolist()]
         entries |= dict(zip(names, values, strict=True))
     entries |= {"Camera.width": left.resolution[0], "Camera.height": left.resolution[1]}
-    entries |= {**_frame_rate(left.rate_hz), "Camera.RGB": 1}
+    if math.isnan(left.rate_hz):
+        note = f"The source does not state a frame rate; {ASSUMED_RATE_HZ} is assumed."
+        entries |= {"# fps": note, "Camera.fps": ASSUMED_RATE_HZ}
+    else:
+        # ORB-SLAM3 accepts whole numbers only.
+        entries["Camera.fps"] = round(left.rate_hz)
+    entries["Camera.RGB"] = 1
     if len(rig.cameras) == 2:
         T_c1_c2 = se3_inv(left.T_b_c) @ rig.cameras[1].T_b_c
         entries |= {"Stereo.ThDepth": 60.0, "Stereo.T_c1_c2": OpencvMatrix(T_c1_c2, "f")}
@@ -254,11 +253,3 @@ def _kind_of(rig: Rig) -> str:
             f"{rig.source}: the cameras are {models}; ORB-SLAM3 needs one model for both."
         )
     return stated[0]
-
-
-def _frame_rate(rate_hz: float) -> dict[str, Any]:
-    """Frame rate, rounded since ORB-SLAM3 accepts whole numbers only."""
-    if math.isnan(rate_hz):
-        note = f"The source does not state a frame rate; {ASSUMED_RATE_HZ} is assumed."
-        return {"# fps": note, "Camera.fps": ASSUMED_RATE_HZ}
-    return {"Camera.fps": round(rate_hz)}

@@ -30,6 +30,11 @@ COEFFICIENTS: dict[DistortionModel, tuple[int, ...]] = {
 }  # fmt: skip
 """Numbers of distortion coefficients that a model can have."""
 
+FOCAL = ("fx", "fy", "cx", "cy")
+RADTAN = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+FISHEYE = ("k1", "k2", "k3", "k4")
+"""Usual names of a camera's numbers in the order of `Camera`."""
+
 _RANGES = {"alpha": (0.0, 1.0), "beta": (0.0, 100.0)}
 
 
@@ -126,10 +131,17 @@ class StatedNoise:
 
     def densities(self, rate_hz: float) -> ImuNoise:
         """Noise per sqrt(Hz) at a sampling rate."""
-        root = float(np.sqrt(rate_hz)) if self.of_samples else 1.0
+        root = math.sqrt(rate_hz) if self.of_samples else 1.0
         return ImuNoise(
             self.gyro / root, self.acc / root, self.walk_gyro / root, self.walk_acc / root, rate_hz
         )
+
+    def at_rate(self, rate_hz: float | None) -> "AnyNoise":
+        """Noise per sqrt(Hz) if the rate is known, otherwise this noise."""
+        return self if rate_hz is None else self.densities(rate_hz)
+
+
+AnyNoise = ImuNoise | StatedNoise
 
 
 @dataclass(frozen=True)
@@ -144,7 +156,7 @@ class RigParts:
     """Cameras in the body frame; moved to that of the first one if `extrinsics_known` is false."""
 
     extrinsics_known: bool = True
-    noise: ImuNoise | StatedNoise | None = None
+    noise: AnyNoise | None = None
     """IMU noise; None if the files do not state it."""
 
     rate_hz: float | None = None
@@ -152,6 +164,9 @@ class RigParts:
 
     time_offset_s: float = 0.0
     intrinsics: ImuIntrinsics | None = None
+
+    imu_file: Path | None = None
+    """File beside the cameras' with the noise and intrinsics of the IMU."""
 
     def __post_init__(self) -> None:
         if not self.extrinsics_known and self.cameras:
@@ -164,7 +179,7 @@ class RigParts:
 class Given:
     """Parts of a calibration that a user states in addition to a file."""
 
-    noise: ImuNoise | StatedNoise | None = None
+    noise: AnyNoise | None = None
     """IMU noise, instead of the file's."""
 
     rate_hz: float | None = None
@@ -197,7 +212,14 @@ def assemble(
         noise_known=noise is not None,
         imu_intrinsics=parts.intrinsics,
     )
-    return rig if given.T_b_c is None else _placed(rig, np.array(given.T_b_c))
+    if given.T_b_c is None or not rig.cameras:
+        return rig
+    # The relative poses of the cameras are kept.
+    T_b_c0 = np.array(given.T_b_c)
+    T_new_old = T_b_c0 @ se3_inv(rig.cameras[0].T_b_c)
+    first = replace(rig.cameras[0], T_b_c=T_b_c0)
+    others = [replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras[1:]]
+    return replace(rig, cameras=(first, *others), extrinsics_known=True)
 
 
 def complete(rig: Rig, given: Given) -> Rig:
@@ -228,16 +250,6 @@ def _noise(parts: RigParts, given: Given, own_noise: ImuNoise | None) -> ImuNois
     raise CalibrationError(
         f"{parts.source}: {parts.tool} does not state the IMU's rate; give --imu-rate HZ."
     )
-
-
-def _placed(rig: Rig, T_b_c0: Array) -> Rig:
-    """Rig with its first camera at T_b_c0; the relative poses of the cameras are kept."""
-    if not rig.cameras:
-        return rig
-    T_new_old = T_b_c0 @ se3_inv(rig.cameras[0].T_b_c)
-    first = replace(rig.cameras[0], T_b_c=T_b_c0)
-    others = [replace(camera, T_b_c=T_new_old @ camera.T_b_c) for camera in rig.cameras[1:]]
-    return replace(rig, cameras=(first, *others), extrinsics_known=True)
 
 
 def unknown_model(camera: Camera, source: str, tool: str, remedy: str) -> CalibrationError:

@@ -15,8 +15,15 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from maci2.errors import CalibrationError
-from maci2.geometry import se3
-from maci2.rigs.parts import RigParts, StatedNoise, make_camera, unknown_model
+from maci2.rigs.parts import (
+    FOCAL,
+    RADTAN,
+    AnyNoise,
+    RigParts,
+    StatedNoise,
+    make_camera,
+    unknown_model,
+)
 from maci2.rigs.yaml_files import (
     Matrix3,
     Matrix4,
@@ -30,17 +37,14 @@ from maci2.rigs.yaml_files import (
 from maci2.sensors.rig_types import Camera, CameraModel, DistortionModel, ImuNoise, Rig
 from maci2.types import Array
 
-_RADTAN = ("k1", "k2", "p1", "p2")
 _Kind = tuple[CameraModel, DistortionModel, tuple[str, ...], tuple[str, ...]]
 _KINDS: dict[str, _Kind] = {
-    "PINHOLE": ("pinhole", "radtan", ("fx", "fy", "cx", "cy"), _RADTAN),
-    "PINHOLE_FULL": (
-        "pinhole", "radtan", ("fx", "fy", "cx", "cy"), (*_RADTAN, "k3", "k4", "k5", "k6"),
-    ),
+    "PINHOLE": ("pinhole", "radtan", FOCAL, RADTAN[:4]),
+    "PINHOLE_FULL": ("pinhole", "radtan", FOCAL, RADTAN),
     "KANNALA_BRANDT": (
         "pinhole", "equidistant", ("mu", "mv", "u0", "v0"), ("k2", "k3", "k4", "k5"),
     ),
-    "MEI": ("omni", "radtan", ("gamma1", "gamma2", "u0", "v0"), _RADTAN),
+    "MEI": ("omni", "radtan", ("gamma1", "gamma2", "u0", "v0"), RADTAN[:4]),
 }  # fmt: skip
 """Models of camodocal: ours, and its names of fx, fy, cx, cy and of the coefficients."""
 
@@ -182,15 +186,12 @@ def _mono(data: dict[str, Any], config: _Config, path: Path) -> Camera:
     if config.extrinsicRotation is not None:
         stated = config.extrinsicTranslation
         p = stated.get("data") if isinstance(stated, dict) else stated
-        if not isinstance(p, list) or len(p) != 3 or not all(map(_is_number, p)):
+        numbers = p if isinstance(p, list) and all(isinstance(v, int | float) for v in p) else []
+        if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
             raise CalibrationError(f"{path}: extrinsicTranslation needs three numbers; add it.")
-        T = se3(np.array(config.extrinsicRotation), np.array(p, dtype=np.float64))
-        T_b_c = rigid_transform(T.tolist(), path, "extrinsicRotation")
+        T = np.column_stack([config.extrinsicRotation, np.array(numbers, dtype=np.float64)])
+        T_b_c = rigid_transform(T, path, "extrinsicRotation")
     return camodocal_camera(data, path, T_b_c, config.image_topic or "")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _fusion(config: _Config, path: Path) -> list[Camera]:
@@ -210,22 +211,18 @@ def _fusion(config: _Config, path: Path) -> list[Camera]:
                 "missing; add it."
             )
         T_b_c = np.eye(4) if rows is None else rigid_transform(rows, path, key)
-        file = _camera_file(path, files[number])
+        # VINS-Fusion takes every name, even one that begins with a slash, relative to the
+        # configuration's folder; an absolute path of another machine means the file of that name
+        # there.
+        file = path.parent / files[number].lstrip("/")
+        copied = path.parent / Path(files[number]).name
+        file = copied if copied.is_file() and not file.is_file() else file
         data = load_yaml(file, f"cam{number}_calib, a camera of VINS-Fusion")
         cameras.append(camodocal_camera(data, file, T_b_c, topics[number] or ""))
     return cameras
 
 
-def _camera_file(path: Path, name: str) -> Path:
-    """Camera file: VINS-Fusion takes every name, even one that begins with a slash, relative to the
-    configuration's folder; an absolute path of another machine means the file of that name
-    there."""
-    beside = path.parent / name.lstrip("/")
-    copied = path.parent / Path(name).name
-    return copied if copied.is_file() and not beside.is_file() else beside
-
-
-def _noise(config: _Config, path: Path) -> ImuNoise | StatedNoise | None:
+def _noise(config: _Config, path: Path) -> AnyNoise | None:
     """Densities if the file states them, otherwise noise of samples."""
     samples = [getattr(config, key) for key in _NOISE]
     densities = [getattr(config, key) for key in _NOISE.values()]

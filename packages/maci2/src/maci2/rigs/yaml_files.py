@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import yaml
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -58,7 +59,13 @@ class Mapping(dict[str, Any]):
     def __init__(self) -> None:
         super().__init__()
         self.ambiguous: dict[str, int] = {}
-        """Key and the line, counted from 1, of its second value."""
+        """Key and the line, counted from 1, of its second value; 0 if the line is not known."""
+
+    def add(self, key: str, value: Any, line: int = 0) -> None:
+        """Set a key, and note it if it has another value already."""
+        if key in self and self[key] != value:
+            self.ambiguous[key] = line
+        self[key] = value
 
 
 class _Loader(yaml.SafeLoader):
@@ -101,9 +108,7 @@ def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> Mapping:
     for key_node, value_node in node.value:
         key = str(loader.construct_object(key_node, deep=True))
         value = loader.construct_object(value_node, deep=True)
-        if key in mapping and mapping[key] != value:
-            mapping.ambiguous[key] = key_node.start_mark.line + 1
-        mapping[key] = value
+        mapping.add(key, value, key_node.start_mark.line + 1)
     return mapping
 
 
@@ -150,7 +155,8 @@ def load_yaml(path: Path, what: str) -> Mapping:
     if data is None:
         data = _yaml(text, path)
     if not isinstance(data, Mapping):
-        kind = "nothing" if data is None else f"a {_kind(data)}"
+        names = {list: "list", str: "text", bool: "switch", int: "number", float: "number"}
+        kind = "nothing" if data is None else f"a {names.get(type(data), type(data).__name__)}"
         raise CalibrationError(f"{path}: holds {kind}, needed keys and values: {what}.")
     return data
 
@@ -221,10 +227,14 @@ def _first_document(text: str) -> Any:
 
 def _json(text: str, path: Path) -> Any:
     """Value of a JSON text; None if it is not JSON, since YAML may begin alike."""
+    too_deep = (
+        f"{path}: values are nested deeper than {MAX_DEPTH}, which no calibration is; check the "
+        "path."
+    )
     try:
         data = json.loads(text, object_pairs_hook=_json_mapping, parse_int=_json_int)
     except RecursionError as error:
-        raise _too_deep(path) from error
+        raise CalibrationError(too_deep) from error
     except ValueError:
         return None
     layer = [data]
@@ -232,7 +242,7 @@ def _json(text: str, path: Path) -> Any:
         children = (list(v.values()) if isinstance(v, dict) else v for v in layer)
         layer = [child for group in children if isinstance(group, list) for child in group]
     if layer:
-        raise _too_deep(path)
+        raise CalibrationError(too_deep)
     return data
 
 
@@ -246,22 +256,8 @@ def _json_int(text: str) -> int:
 def _json_mapping(pairs: list[tuple[str, Any]]) -> Mapping:
     mapping = Mapping()
     for key, value in pairs:
-        if key in mapping and mapping[key] != value:
-            mapping.ambiguous[key] = 0
-        mapping[key] = value
+        mapping.add(key, value)
     return mapping
-
-
-def _too_deep(path: Path) -> CalibrationError:
-    return CalibrationError(
-        f"{path}: values are nested deeper than {MAX_DEPTH}, which no calibration is; check the "
-        "path."
-    )
-
-
-def _kind(data: Any) -> str:
-    names = {list: "list", str: "text", bool: "switch", int: "number", float: "number"}
-    return names.get(type(data), type(data).__name__)
 
 
 MAX_ORTHONORMALITY_ERROR = 1e-3
@@ -395,9 +391,11 @@ def _needed(error: ErrorDetails) -> str:
     return f"needed {words.get(kind.split('_')[0], 'another kind of value')}"
 
 
-def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
-    """(4, 4) transform; its rotation is orthonormalized if only rounding requires it."""
+def rigid_transform(rows: ArrayLike, path: Path, key: str) -> Array:
+    """(4, 4) transform from its rows, with or without the last one; its rotation is orthonormalized
+    if only rounding requires it."""
     T = np.array(rows, dtype=np.float64)
+    T = np.vstack([T, [0.0, 0.0, 0.0, 1.0]]) if len(T) == 3 else T
     if not np.isfinite(T).all():
         raise CalibrationError(
             f"{path}: {key} holds or gives numbers that are not finite; copy it again."
@@ -425,12 +423,12 @@ def rigid_transform(rows: list[list[float]], path: Path, key: str) -> Array:
     return se3(nearest_rotation(T[:3, :3]), T[:3, 3].copy())
 
 
-def rotation(rows: list[list[float]], path: Path, key: str) -> Array:
+def rotation(rows: ArrayLike, path: Path, key: str) -> Array:
     """(3, 3) rotation, checked as that of `rigid_transform`."""
-    return rigid_transform(se3(np.array(rows), np.zeros(3)).tolist(), path, key)[:3, :3]
+    return rigid_transform(np.hstack([rows, np.zeros((3, 1))]), path, key)[:3, :3]
 
 
-def require_identity(rows: list[list[float]], path: Path, key: str, why: str) -> None:
+def require_identity(rows: ArrayLike, path: Path, key: str, why: str) -> None:
     """Raise unless the matrix is the identity to 1e-6."""
     M = np.array(rows, dtype=np.float64)
     off = float(np.abs(M - np.eye(len(M))).max())

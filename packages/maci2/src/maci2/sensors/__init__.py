@@ -1,6 +1,6 @@
 """Data types: samples, images, rigs, ground truth, recordings; their checks and clocks."""
 
-from maci2.sensors.corrections import Clock, on_imu_clock
+from maci2.sensors.corrections import on_imu_clock
 from maci2.sensors.interpolation import bridged, poses_at, truth_at, with_velocity
 from maci2.sensors.rig_types import Camera, ImuNoise, Rig
 from maci2.sensors.types import (
@@ -15,7 +15,6 @@ from maci2.sensors.validation import gaps, imu_faults, require_overlap, require_
 __all__ = [
     "Camera",
     "CameraTrajectory",
-    "Clock",
     "GroundTruth",
     "ImuNoise",
     "ImuSamples",

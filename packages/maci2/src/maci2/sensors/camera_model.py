@@ -75,24 +75,28 @@ def _plane_points(camera: Camera, p_c: Array) -> tuple[Array, Array]:
     x, y, z = p_c.T
     r2 = x * x + y * y
     if camera.camera_model == "pinhole":
-        return p_c[:, :2] / p_c[:, 2:], z > 0.0
-    distance = np.sqrt(r2 + z * z)
-    if camera.camera_model == "omni":
-        xi = camera.model_parameters[0]
-        depth = z + xi * distance
-        lowest = -(xi if xi <= 1.0 else 1.0 / xi)
-        return p_c[:, :2] / depth[:, None], z > lowest * distance
-    if camera.camera_model == "ds":
-        xi, alpha = camera.model_parameters
+        depth, visible = z, z > 0.0
+    elif camera.camera_model == "eucm":
+        alpha, beta = camera.model_parameters
+        bent = np.sqrt(beta * r2 + z * z)
+        depth, visible = alpha * bent + (1.0 - alpha) * z, z > -_edge(alpha) * bent
+    else:
+        xi, alpha = _double_sphere(camera)
+        distance = np.sqrt(r2 + z * z)
         moved = xi * distance + z
         depth = alpha * np.sqrt(r2 + moved * moved) + (1.0 - alpha) * moved
         edge = _edge(alpha)
         lowest = -(edge + xi) / np.sqrt(2.0 * edge * xi + xi * xi + 1.0)
-        return p_c[:, :2] / depth[:, None], z > lowest * distance
-    alpha, beta = camera.model_parameters
-    bent = np.sqrt(beta * r2 + z * z)
-    depth = alpha * bent + (1.0 - alpha) * z
-    return p_c[:, :2] / depth[:, None], z > -_edge(alpha) * bent
+        if camera.camera_model == "omni":
+            lowest = -(xi if xi <= 1.0 else 1.0 / xi)
+        visible = z > lowest * distance
+    return p_c[:, :2] / depth[:, None], visible
+
+
+def _double_sphere(camera: Camera) -> tuple[float, float]:
+    """xi and alpha of ds; the unified model (omni) is the one with alpha 0."""
+    xi, alpha = (*camera.model_parameters, 0.0)[:2]
+    return xi, alpha
 
 
 def _edge(alpha: float) -> float:
@@ -105,17 +109,13 @@ def _lifted(camera: Camera, xy: Array) -> Array:
     r2 = (xy * xy).sum(axis=1)
     if camera.camera_model == "pinhole":
         return np.column_stack([xy, np.ones(len(xy))])
-    if camera.camera_model == "omni":
-        xi = camera.model_parameters[0]
-        scale = (xi + np.sqrt(1.0 + (1.0 - xi * xi) * r2)) / (1.0 + r2)
-        return np.column_stack([xy * scale[:, None], scale - xi])
-    if camera.camera_model == "ds":
-        xi, alpha = camera.model_parameters
-        mz = _second_sphere(r2, alpha)
-        scale = (mz * xi + np.sqrt(mz * mz + (1.0 - xi * xi) * r2)) / (mz * mz + r2)
-        return np.column_stack([xy * scale[:, None], mz * scale - xi])
-    alpha, beta = camera.model_parameters
-    return np.column_stack([xy, _second_sphere(beta * r2, alpha)])
+    if camera.camera_model == "eucm":
+        alpha, beta = camera.model_parameters
+        return np.column_stack([xy, _second_sphere(beta * r2, alpha)])
+    xi, alpha = _double_sphere(camera)
+    mz = _second_sphere(r2, alpha)
+    scale = (mz * xi + np.sqrt(mz * mz + (1.0 - xi * xi) * r2)) / (mz * mz + r2)
+    return np.column_stack([xy * scale[:, None], mz * scale - xi])
 
 
 def _second_sphere(r2: Array, alpha: float) -> Array:
@@ -141,20 +141,21 @@ def _radtan(xy: Array, distortion: Array) -> Array:
 def _fov_distorted(xy: Array, w: float) -> Array:
     if w < MIN_FOV_PARAMETER:
         return xy
-    radius = np.linalg.norm(xy, axis=1)
-    bent = np.arctan(2.0 * radius * np.tan(w / 2.0)) / w
-    scale = np.where(radius > 1e-8, bent / radius, 2.0 * np.tan(w / 2.0) / w)
-    return xy * scale[:, None]
+    radius, slope = np.linalg.norm(xy, axis=1), 2.0 * np.tan(w / 2.0)
+    return _stretched(xy, radius, np.arctan(radius * slope) / w, slope / w)
 
 
 def _fov_undistorted(xy: Array, w: float) -> Array:
     if w < MIN_FOV_PARAMETER:
         return xy
-    radius = np.linalg.norm(xy, axis=1)
+    radius, slope = np.linalg.norm(xy, axis=1), 2.0 * np.tan(w / 2.0)
     angle = np.where(radius * w < np.pi / 2.0, radius * w, np.nan)
-    straight = np.tan(angle) / (2.0 * np.tan(w / 2.0))
-    scale = np.where(radius > 1e-8, straight / radius, w / (2.0 * np.tan(w / 2.0)))
-    return xy * scale[:, None]
+    return _stretched(xy, radius, np.tan(angle) / slope, w / slope)
+
+
+def _stretched(xy: Array, radius: Array, new_radius: Array, at_zero: float) -> Array:
+    """Points moved along their radius, by the factor `at_zero` in the middle."""
+    return xy * np.where(radius > 1e-8, new_radius / radius, at_zero)[:, None]
 
 
 def _bent(theta: Array, distortion: Array) -> Array:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
 from maci2.geometry.se3 import so3_exp_stack, so3_log_stack, stack_poses
@@ -158,3 +159,15 @@ def _near_gap(stamps_ns: Stamps, half: int, max_gap_s: float) -> np.ndarray:
     for at in np.flatnonzero(gap):
         near[max(at - half + 1, 0) : at + half + 1] = True
     return near
+
+
+def nearest_index(stamps_ns: Stamps, query_ns: Stamps | Array) -> NDArray[np.intp]:
+    """Index of the timestamp nearest to each query; the earlier one of two equally near.
+
+    `stamps_ns` is increasing and not empty.
+    """
+    after = np.clip(np.searchsorted(stamps_ns, query_ns), 1, max(len(stamps_ns) - 1, 1))
+    before = after - 1
+    after = np.minimum(after, len(stamps_ns) - 1)
+    earlier = np.abs(query_ns - stamps_ns[before]) <= np.abs(stamps_ns[after] - query_ns)
+    return np.where(earlier, before, after)

@@ -1,17 +1,14 @@
 """Stereo pairs: matching of images, and the interface of their sources."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import DatasetError
-from maci2.sensors.rig_types import Rig
-from maci2.sensors.types import BagImages, ImuSamples, Recording
-from maci2.types import NS, Stamps, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.types import Stamps
 
 MAX_PAIR_SKEW_NS = 1_000_000
 """Largest difference of timestamps within a stereo pair."""
@@ -27,49 +24,6 @@ class StereoPair:
     stamp_ns: int
     left: Image
     right: Image
-
-
-@dataclass(frozen=True)
-class ImageRecording:
-    """Images of a recording and the calibration of its cameras: the input of visual odometry.
-
-    A `Recording` has the same fields and does in its place.
-    """
-
-    name: str
-    path: Path
-    rig: Rig
-    """Calibration; a frame rate that it does not state is taken from the timestamps."""
-
-    camera_stamps_ns: tuple[Stamps, ...]
-    """Timestamps of the images [ns], one array per camera."""
-
-    camera_shift_ns: int = 0
-    """Offset that was added to the camera's timestamps [ns]."""
-
-    image_names: tuple[dict[int, str], ...] = ()
-    """File names of images, as in `Recording`."""
-
-    image_folders: tuple[Path, ...] = ()
-    """Folder of the images of each camera, if not camN/data."""
-
-    bag: BagImages | None = None
-    """Location of the images in a bag; None for a folder."""
-
-    def __post_init__(self) -> None:
-        cameras = list(self.rig.cameras)
-        for number, stamps_ns in enumerate(self.camera_stamps_ns[: len(cameras)]):
-            if np.isnan(cameras[number].rate_hz) and len(stamps_ns) > 1:
-                rate_hz = NS / float(np.median(np.diff(stamps_ns)))
-                cameras[number] = replace(cameras[number], rate_hz=rate_hz)
-        object.__setattr__(self, "rig", replace(self.rig, cameras=tuple(cameras)))
-
-    def with_imu(self, imu: ImuSamples, **more: Any) -> Recording:
-        """Recording of these images and IMU samples; `more` are further fields of a `Recording`."""
-        return Recording(imu=imu, **(vars(self) | more))
-
-
-HasImages: TypeAlias = Recording | ImageRecording
 
 
 @dataclass(frozen=True)
@@ -106,8 +60,14 @@ class Frames:
         return (self.pair(index) for index in range(len(self)))
 
     def index_of(self, stamp_ns: int) -> int:
-        """Index of the pair with exactly this timestamp."""
-        return pair_at(self, stamp_ns)
+        """Index of the pair with exactly this timestamp; the error names the nearest."""
+        index = int(np.searchsorted(self.stamps_ns, stamp_ns))
+        if index == len(self.stamps_ns) or self.stamps_ns[index] != stamp_ns:
+            raise DatasetError(
+                f"{self.source}: no stereo pair at {stamp_ns} ns; the nearest is at "
+                f"{self.stamps_ns[min(index, len(self.stamps_ns) - 1)]} ns."
+            )
+        return index
 
     def left(self, index: int) -> Image:
         """Left image."""
@@ -130,15 +90,3 @@ def pair_stamps(left_ns: Stamps, right_ns: Stamps) -> tuple[NDArray[np.intp], ND
     left = np.flatnonzero(np.abs(right_ns[nearest] - left_ns) < MAX_PAIR_SKEW_NS)
     right, first = np.unique(nearest[left], return_index=True)
     return left[first], right
-
-
-def pair_at(frames: Frames, stamp_ns: int) -> int:
-    """Index of the pair with exactly this timestamp; the error names the nearest."""
-    stamps_ns = frames.stamps_ns
-    at = int(np.searchsorted(stamps_ns, stamp_ns))
-    if at == len(stamps_ns) or stamps_ns[at] != stamp_ns:
-        raise DatasetError(
-            f"{frames.source}: no stereo pair at {stamp_ns} ns; the nearest is at "
-            f"{stamps_ns[min(at, len(stamps_ns) - 1)]} ns."
-        )
-    return at

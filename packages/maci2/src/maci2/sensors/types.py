@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -180,6 +181,12 @@ class GroundTruth:
                 self.covariance, TruthCovariance, what, "None, or that of an audit"
             )
 
+    @classmethod
+    def of_poses(cls, stamps_ns: Stamps, Ts_w_b: Array, source: str) -> "GroundTruth":
+        """Ground truth without velocity and biases."""
+        unknown = np.full((len(stamps_ns), 3), np.nan)
+        return cls(stamps_ns, Ts_w_b, unknown, unknown.copy(), unknown.copy(), source)
+
     def part(self, kept: Mask) -> "GroundTruth":
         """Rows selected by a mask (n,)."""
         names = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
@@ -228,8 +235,9 @@ class BagImages:
 
 
 @dataclass(frozen=True)
-class Recording:
-    """An opened recording: samples and calibration in memory, images on disk."""
+class ImageRecording:
+    """Images of a recording on disk and the calibration of its cameras: the input of visual
+    odometry."""
 
     name: str
     """Name of its folder or file."""
@@ -237,11 +245,9 @@ class Recording:
     path: Path
     """Folder or file that was opened."""
 
-    imu: ImuSamples
-    """All samples of the IMU."""
-
     rig: Rig
-    """Calibration of cameras and IMU."""
+    """Calibration of cameras and IMU; a frame rate that it does not state is taken from the
+    timestamps."""
 
     camera_stamps_ns: tuple[Stamps, ...]
     """Timestamps of the images [ns], one array per camera; empty without a camera."""
@@ -249,9 +255,6 @@ class Recording:
     camera_shift_ns: int = 0
     """Nanoseconds that were added to the camera's timestamps to convert them to the IMU's clock;
     file names of images and files made from them have timestamps without it."""
-
-    truths: dict[str, GroundTruth] = field(default_factory=dict)
-    """Every ground truth found, by the name of its folder, file or topic."""
 
     bag: BagImages | None = None
     """Location of the images in a bag; None for a folder."""
@@ -262,6 +265,29 @@ class Recording:
 
     image_folders: tuple[Path, ...] = ()
     """Folder of the images of each camera, if not camN/data."""
+
+    def __post_init__(self) -> None:
+        cameras = list(self.rig.cameras)
+        for number, stamps_ns in enumerate(self.camera_stamps_ns[: len(cameras)]):
+            if np.isnan(cameras[number].rate_hz) and len(stamps_ns) > 1:
+                rate_hz = NS / float(np.median(np.diff(stamps_ns)))
+                cameras[number] = replace(cameras[number], rate_hz=rate_hz)
+                object.__setattr__(self, "rig", replace(self.rig, cameras=tuple(cameras)))
+
+    def with_imu(self, imu: ImuSamples, **more: Any) -> "Recording":
+        """Recording of these images and IMU samples; `more` are further fields of a `Recording`."""
+        return Recording(imu=imu, **(vars(self) | more))
+
+
+@dataclass(frozen=True)
+class Recording(ImageRecording):
+    """An opened recording: samples and calibration in memory, images on disk."""
+
+    imu: ImuSamples = field(kw_only=True)
+    """All samples of the IMU."""
+
+    truths: dict[str, GroundTruth] = field(default_factory=dict)
+    """Every ground truth found, by the name of its folder, file or topic."""
 
     notes: tuple[str, ...] = ()
     """Notes on how the files were interpreted."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.errors import CalibrationError, DatasetError
+from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.geometry.se3 import so3_exp_stack
 from maci2.sensors.rig_types import ImuNoise, Rig
 from maci2.sensors.types import GroundTruth, ImuSamples
@@ -22,10 +22,29 @@ GAP_PERIODS = 5.0
 """Multiple of the median period beyond which an interval is a gap with missing samples."""
 
 
+MAX_DURATION_NS = 30 * 86_400 * NS
+"""Longest recording, 30 days; more means a wrong timestamp."""
+
+
+def require_short_enough(stamps_ns: Stamps, source: str) -> None:
+    """Raise if timestamps cover more than the longest recording."""
+    # Python's integers: the difference of two int64 may not be one.
+    duration_ns = int(stamps_ns[-1]) - int(stamps_ns[0])
+    if duration_ns > MAX_DURATION_NS or stamps_ns[0] < 0:
+        raise DatasetError(
+            f"{source}: timestamps run from {stamps_ns[0]} to {stamps_ns[-1]} ns, "
+            f"{duration_ns / 86_400e9:.1f} days; needed 0 or later, and at most "
+            f"{MAX_DURATION_NS / 86_400e9:.0f} days. Remove the lines with a wrong timestamp, or "
+            "convert the timestamps to nanoseconds."
+        )
+
+
 def require_increasing(stamps_ns: Stamps, source: str, lines: Stamps) -> None:
-    """Raise at the first timestamp that does not come after the one before it."""
+    """Raise at the first timestamp that does not come after the one before it, and if they cover
+    more than the longest recording."""
     steps = np.diff(stamps_ns)
     if (steps > 0).all():
+        require_short_enough(stamps_ns, source)
         return
     at = int(np.argmax(steps <= 0)) + 1
     back_s = -steps[at - 1] / NS
@@ -115,15 +134,25 @@ _SMOOTHING_S = 0.2
 
 
 @dataclass(frozen=True)
-class ImuFault:
-    """Fault of IMU samples."""
+class Fault:
+    """Fault of IMU samples, or an unusual or impossible value of a rig."""
 
+    name: str
     text: str
     serious: bool
-    """True if the samples cannot be used without correction."""
+    """True if the samples cannot be used without correction, or the rig not at all."""
 
-    name: str = ""
-    """Short name of the fault."""
+    found: str = ""
+    needed: str = ""
+    remedy: str = ""
+    """Parts of the text about a value of a rig."""
+
+
+def _refuse(faults: Iterable[Fault], error: type[Maci2Error]) -> None:
+    """Raise for the first serious fault."""
+    for fault in faults:
+        if fault.serious:
+            raise error(fault.text)
 
 
 @dataclass(frozen=True)
@@ -147,26 +176,31 @@ class Forces:
 
 def require_plausible(samples: ImuSamples) -> None:
     """Raise DatasetError for the first fault that makes the samples useless."""
-    for fault in imu_faults(samples):
-        if fault.serious:
-            raise DatasetError(fault.text)
+    _refuse(imu_faults(samples), DatasetError)
 
 
-def imu_faults(samples: ImuSamples) -> list[ImuFault]:
+def imu_faults(samples: ImuSamples) -> list[Fault]:
     """Faults of the samples, serious or not; empty for a sound IMU."""
-    faults = _dead_channels(samples)
-    bursts = _bursts(samples)
-    if bursts is not None:
-        return [*faults, bursts]  # nothing can be integrated, so nothing else is known
+    steps_s, before = np.diff(samples.stamps_ns) / NS, gaps(samples.stamps_ns)
+    faults = [*_dead_channels(samples)]
+    bursts = [*_bursts(samples.source, steps_s, len(before))]
+    if bursts:
+        return faults + bursts  # nothing can be integrated, so nothing else is known
     forces = average_forces(samples)
-    gyro_fault = _gyro_fault(samples, forces)
     # Forces are rotated back with the gyroscope, so they are judged only when it is sound.
-    other = gyro_fault or _gravity_fault(samples.source, forces)
-    return faults + ([other] if other else []) + _gap_faults(samples)
+    faults += [*_gyro_faults(samples, forces)] or [*_gravity_faults(samples.source, forces)]
+    if len(before):
+        longest = before[np.argmax(steps_s[before])]
+        text = (
+            f"{samples.source}: {len(before)} gaps, the longest {steps_s[longest]:.3f} s after "
+            f"{samples.stamps_ns[longest]} ns; the median step is {np.median(steps_s):.4f} s. "
+            "Windows that touch a gap cannot be used."
+        )
+        faults.append(Fault("gaps", text, serious=False))
+    return faults
 
 
-def _dead_channels(samples: ImuSamples) -> list[ImuFault]:
-    faults = []
+def _dead_channels(samples: ImuSamples) -> Iterator[Fault]:
     for sensor, values in (("gyroscope", samples.gyro), ("accelerometer", samples.acc)):
         for axis in np.flatnonzero(np.ptp(values, axis=0) == 0.0):
             text = (
@@ -174,12 +208,29 @@ def _dead_channels(samples: ImuSamples) -> list[ImuFault]:
                 f"{len(samples)} samples; a live channel shows noise. Check the sensor and the "
                 "columns of the file."
             )
-            name = f"{sensor} {'xyz'[axis]} is stuck"
-            faults.append(ImuFault(text, serious=False, name=name))
-    return faults
+            yield Fault(f"{sensor} {'xyz'[axis]} is stuck", text, serious=False)
 
 
-def _gyro_fault(samples: ImuSamples, forces: Forces) -> ImuFault | None:
+def _bursts(source: str, steps_s: Array, long: int) -> Iterator[Fault]:
+    """Fault of timestamps of arriving packets: most intervals are short, and a few long ones
+    contain all the time."""
+    if (
+        len(steps_s) < 2
+        or steps_s.mean() < 2.0 * np.median(steps_s)
+        or long < BURSTS * len(steps_s)
+    ):
+        return
+    text = (
+        f"{source}: IMU timestamps come in bursts: half of the steps are "
+        f"{1e3 * np.median(steps_s):.2g} ms or less, their mean is {1e3 * steps_s.mean():.2g} ms; "
+        f"needed one step from sample to sample. They look like arrival times of packets of "
+        f"{len(steps_s) / long:.0f} samples: use the sensor's own timestamps, or spread each "
+        "packet evenly."
+    )
+    yield Fault("timestamps come in bursts", text, serious=True)
+
+
+def _gyro_faults(samples: ImuSamples, forces: Forces) -> Iterator[Fault]:
     rate = float(np.percentile(np.linalg.norm(samples.gyro, axis=1), 99))
     remedy = "It looks like deg/s: multiply the gyroscope columns by pi/180 = 0.017453."
     if rate > MAX_RATE:
@@ -187,79 +238,45 @@ def _gyro_fault(samples: ImuSamples, forces: Forces) -> ImuFault | None:
             f"{samples.source}: the gyroscope reads {rate:.1f} rad/s or more in 1 % of the "
             f"samples; needed rad/s, at most {MAX_RATE:.0f} for a recording with cameras. {remedy}"
         )
-        return ImuFault(text, serious=True, name=IN_DEGREES)
+        yield Fault(IN_DEGREES, text, serious=True)
     # Norms are those of gravity, yet the directions, rotated back, do not agree.
-    if not forces.coherent and abs(forces.sample - GRAVITY_NORM) < 2.0 * GRAVITY_TOLERANCE:
+    elif not forces.coherent and abs(forces.sample - GRAVITY_NORM) < 2.0 * GRAVITY_TOLERANCE:
         text = (
             f"{samples.source}: gyroscope and accelerometer disagree: rotated back with the "
             f"gyroscope, forces of {forces.sample:.2f} m/s^2 average to {forces.mean:.2f} over "
             f"{_WINDOW_S:.0f} s, needed {GRAVITY_NORM} within {GRAVITY_TOLERANCE}. {remedy}"
         )
-        return ImuFault(text, serious=True, name=DISAGREE)
-    return None
+        yield Fault(DISAGREE, text, serious=True)
 
 
-def _gravity_fault(source: str, forces: Forces) -> ImuFault | None:
-    needed = (
-        f"needed {GRAVITY_NORM} within {GRAVITY_TOLERANCE} (bias and scale of a poor accelerometer)"
-    )
+def _gravity_faults(source: str, forces: Forces) -> Iterator[Fault]:
     if abs(forces.mean - GRAVITY_NORM) <= GRAVITY_TOLERANCE:
-        return None
+        return
     # Gravity of 1 g is steady; accelerations that happen to be 1 m/s^2 large are not.
     steady = forces.coherent and forces.spread < 0.35 * forces.mean
     if steady and 0.8 < forces.mean < 1.25:
         name = "the accelerometer is in g"
-        text = (
-            f"{source}: the accelerometer reads {forces.mean:.3f} on average, {needed}. It looks "
-            f"like g: multiply the accelerometer columns by {GRAVITY_NORM}."
-        )
+        reads = f"the accelerometer reads {forces.mean:.3f} on average"
+        remedy = f"It looks like g: multiply the accelerometer columns by {GRAVITY_NORM}."
     elif not steady or forces.mean <= 0.8:
         name = "gravity is removed"
-        text = (
-            f"{source}: the accelerometer's mean is {forces.mean:.2f} m/s^2 and its samples are "
-            f"{forces.sample:.2f} m/s^2 long, {needed}. Gravity seems to be removed already: "
-            "use the raw specific force, not linear acceleration."
+        reads = (
+            f"the accelerometer's mean is {forces.mean:.2f} m/s^2 and its samples are "
+            f"{forces.sample:.2f} m/s^2 long"
+        )
+        remedy = (
+            "Gravity seems to be removed already: use the raw specific force, not linear "
+            "acceleration."
         )
     else:
         name = "the accelerometer's scale is wrong"
-        text = (
-            f"{source}: the accelerometer reads {forces.mean:.2f} m/s^2 on average and when "
-            f"stationary, {needed}. Check its range setting, scale factor and units."
-        )
-    return ImuFault(text, serious=True, name=name)
-
-
-def _bursts(samples: ImuSamples) -> ImuFault | None:
-    """Fault of timestamps of arriving packets: most intervals are short, and a few contain
-    all the time."""
-    steps_s = np.diff(samples.stamps_ns) / NS
-    if len(steps_s) < 2 or steps_s.mean() < 2.0 * np.median(steps_s):
-        return None
-    long = len(gaps(samples.stamps_ns))
-    if long < BURSTS * len(steps_s):
-        return None
+        reads = f"the accelerometer reads {forces.mean:.2f} m/s^2 on average and when stationary"
+        remedy = "Check its range setting, scale factor and units."
     text = (
-        f"{samples.source}: IMU timestamps come in bursts: half of the steps are "
-        f"{1e3 * np.median(steps_s):.2g} ms or less, their mean is {1e3 * steps_s.mean():.2g} ms; "
-        f"needed one step from sample to sample. They look like arrival times of packets of "
-        f"{len(steps_s) / long:.0f} samples: use the sensor's own timestamps, or spread each "
-        "packet evenly."
+        f"{source}: {reads}, needed {GRAVITY_NORM} within {GRAVITY_TOLERANCE} (bias and scale of a "
+        f"poor accelerometer). {remedy}"
     )
-    return ImuFault(text, serious=True, name="timestamps come in bursts")
-
-
-def _gap_faults(samples: ImuSamples) -> list[ImuFault]:
-    before = gaps(samples.stamps_ns)
-    if len(before) == 0:
-        return []
-    steps_s = np.diff(samples.stamps_ns) / NS
-    longest = before[np.argmax(steps_s[before])]
-    text = (
-        f"{samples.source}: {len(before)} gaps, the longest {steps_s[longest]:.3f} s after "
-        f"{samples.stamps_ns[longest]} ns; the median step is {np.median(steps_s):.4f} s. Windows "
-        "that touch a gap cannot be used."
-    )
-    return [ImuFault(text, serious=False, name="gaps")]
+    yield Fault(name, text, serious=True)
 
 
 def average_forces(samples: ImuSamples) -> Forces:
@@ -272,20 +289,14 @@ def average_forces(samples: ImuSamples) -> Forces:
     for now in range(length):
         total += np.einsum("nij,nj->ni", R_start_now, samples.acc[starts + now])
         R_start_now = R_start_now @ so3_exp_stack(angles[starts + now])
-    smooth = _moving_mean(samples.acc, max(round(_SMOOTHING_S * samples.rate_hz), 1))
-    norms = np.linalg.norm(smooth, axis=1)
+    smoothed = min(max(round(_SMOOTHING_S * samples.rate_hz), 1), len(samples))
+    sums = np.cumsum(np.vstack([np.zeros(3), samples.acc]), axis=0)
+    norms = np.linalg.norm((sums[smoothed:] - sums[:-smoothed]) / smoothed, axis=1)
     return Forces(
         mean=float(np.median(np.linalg.norm(total / length, axis=1))),
         sample=float(np.median(np.linalg.norm(samples.acc, axis=1))),
         spread=float(np.subtract(*np.percentile(norms, [75, 25]))),
     )
-
-
-def _moving_mean(values: Array, length: int) -> Array:
-    """Mean of `length` consecutive samples, fewer if there are not as many."""
-    length = min(length, len(values))
-    sums = np.cumsum(np.vstack([np.zeros(3), values]), axis=0)
-    return (sums[length:] - sums[:-length]) / length
 
 
 _LOG = logging.getLogger(__name__)
@@ -306,10 +317,10 @@ class Range:
     remedy: str
     """First thing to check if the value is outside."""
 
-    def fault(self, value: float, source: str) -> "RigFault | None":
-        """Fault of a value; an unknown one (NaN) is not judged."""
+    def faults(self, value: float, source: str) -> Iterator[Fault]:
+        """Fault of a value outside; an unknown one (NaN) is not judged."""
         if math.isnan(value) or self.usual[0] <= value <= self.usual[1]:
-            return None
+            return
         serious = not self.possible[0] <= value <= self.possible[1]
         low, high = self.possible if serious else self.usual
         needed, word = f"{low:g} to {high:g}{self.unit}", "possible" if serious else "usual"
@@ -317,21 +328,7 @@ class Range:
             f"{source}: {self.name} is {value:.4g}{self.unit}, {word} are {needed} "
             f"({self.reason}). {self.remedy}"
         )
-        return RigFault(text, serious, self.name, f"{value:.4g}{self.unit}", needed, self.remedy)
-
-
-@dataclass(frozen=True)
-class RigFault:
-    """Unusual or impossible value of a rig."""
-
-    text: str
-    serious: bool
-    """True for an impossible value; the calibration is refused."""
-
-    name: str
-    found: str
-    needed: str
-    remedy: str
+        yield Fault(self.name, text, serious, f"{value:.4g}{self.unit}", needed, self.remedy)
 
 
 _UNITS = "Check the unit: metres, pixels, rad/s and m/s^2 per sqrt(Hz)."
@@ -403,72 +400,68 @@ RIG_RANGES: dict[str, Range] = {
 """Ranges of all values of a rig."""
 
 
-def rig_faults(rig: Rig) -> list[RigFault]:
+def rig_faults(rig: Rig) -> list[Fault]:
     """Unusual and impossible values of a calibration; empty if there are none."""
-    named = [*_camera_numbers(rig)]
-    # Assumed values are nobody's statement.
-    named += _imu_numbers(rig.imu, rig.source) if rig.noise_known else []
-    named.append(("time_offset", rig.time_offset_s, rig.source))
-    found = [RIG_RANGES[key].fault(float(value), source) for key, value, source in named]
-    return [fault for fault in found if fault is not None]
+    return _faults(_rig_numbers(rig))
 
 
 def require_plausible_noise(noise: ImuNoise, source: str) -> None:
     """Raise CalibrationError for impossible IMU noise."""
-    _require_possible(_imu_numbers(noise, source))
+    _refuse(_faults(_imu_numbers(noise, source)), CalibrationError)
 
 
 def require_plausible_lens(
     source: str, intrinsics: Array, distortion: Array, resolution: tuple[int, int]
 ) -> None:
     """Raise CalibrationError for an impossible lens or image size."""
-    numbers = _lens_numbers(intrinsics, distortion, resolution)
-    _require_possible((key, value, source) for key, value in numbers)
-
-
-def _require_possible(numbers: Iterable[tuple[str, float, str]]) -> None:
-    for key, value, source in numbers:
-        fault = RIG_RANGES[key].fault(value, source)
-        if fault is not None and fault.serious:
-            raise CalibrationError(fault.text)
+    _refuse(_faults(_lens_numbers(intrinsics, distortion, resolution, source)), CalibrationError)
 
 
 def require_plausible_rig(rig: Rig) -> None:
     """Raise CalibrationError for an impossible rig; log what is unusual."""
     faults = rig_faults(rig)
-    for fault in faults:
-        if fault.serious:
-            raise CalibrationError(fault.text)
+    _refuse(faults, CalibrationError)
     for fault in faults:
         _LOG.warning("%s", fault.text)
 
 
-def _camera_numbers(rig: Rig) -> Iterator[tuple[str, float, str]]:
-    """Key in RIG_RANGES, value and name of all values of the cameras."""
+def _faults(numbers: Iterable[tuple[str, float, str]]) -> list[Fault]:
+    """Faults of values, each given with its key in RIG_RANGES and its place."""
+    return [
+        fault
+        for key, value, place in numbers
+        for fault in RIG_RANGES[key].faults(float(value), place)
+    ]
+
+
+def _rig_numbers(rig: Rig) -> Iterator[tuple[str, float, str]]:
     for number, camera in enumerate(rig.cameras):
         place = f"{rig.source}, cam{number}"
         if rig.extrinsics_known:
             yield "lever_arm", math.hypot(*camera.T_b_c[:3, 3]), place
-        lens = _lens_numbers(camera.intrinsics, camera.distortion, camera.resolution)
-        yield from ((key, value, place) for key, value in lens)
+        yield from _lens_numbers(camera.intrinsics, camera.distortion, camera.resolution, place)
         yield "camera_rate", camera.rate_hz, place
     if len(rig.cameras) > 1:
         first, second = (camera.T_b_c[:3, 3] for camera in rig.cameras[:2])
         yield "baseline", math.dist(first, second), rig.source
+    # Assumed values are nobody's statement.
+    if rig.noise_known:
+        yield from _imu_numbers(rig.imu, rig.source)
+    yield "time_offset", rig.time_offset_s, rig.source
 
 
 def _lens_numbers(
-    intrinsics: Array, distortion: Array, resolution: tuple[int, int]
-) -> Iterator[tuple[str, float]]:
+    intrinsics: Array, distortion: Array, resolution: tuple[int, int], place: str
+) -> Iterator[tuple[str, float, str]]:
     fx, fy, cx, cy = intrinsics
     width, height = resolution
-    yield from (("resolution", width), ("resolution", height))
-    yield from (("focal_ratio", fx / width), ("focal_ratio", fy / width))
-    yield from (("principal_point", cx / width), ("principal_point", cy / height))
-    yield "distortion", float(np.abs(distortion).max(initial=0.0))
+    yield from (("resolution", side, place) for side in resolution)
+    yield from (("focal_ratio", focal / width, place) for focal in (fx, fy))
+    yield from (("principal_point", ratio, place) for ratio in (cx / width, cy / height))
+    yield "distortion", np.abs(distortion).max(initial=0.0), place
 
 
-def _imu_numbers(noise: ImuNoise, source: str) -> Iterator[tuple[str, float, str]]:
+def _imu_numbers(noise: ImuNoise, place: str) -> Iterator[tuple[str, float, str]]:
     for key in ("density_gyro", "density_acc", "walk_gyro", "walk_acc"):
-        yield key, getattr(noise, key), source
-    yield "imu_rate", noise.rate_hz, source
+        yield key, getattr(noise, key), place
+    yield "imu_rate", noise.rate_hz, place

@@ -5,7 +5,7 @@ Images are not rendered here; a simulated recording has only the timestamps of i
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -16,53 +16,50 @@ from maci2.geometry import se3, se3_exp, so3_exp
 from maci2.geometry.se3 import stack_poses
 from maci2.sensors.rig_types import Camera, ImuNoise, Rig
 from maci2.sensors.types import GroundTruth, ImuSamples, Recording
-from maci2.simulation.trajectory import MotionKind, Trajectory, random_trajectory
+from maci2.simulation.trajectory import MotionKind, random_trajectory
 from maci2.types import NS, Array, Stamps
 from maci2.validation import as_array, as_number, as_stamp, require_type
 
 LensKind = Literal["pinhole", "fisheye"]
 
 
-def simulated_rig(lens: LensKind, camera_rate_hz: float, noise: ImuNoise) -> Rig:
-    """Two cameras 11 cm apart that look along the body's x axis, and an IMU."""
-    if lens not in get_args(LensKind):
-        raise OptionError(f"lens is '{lens}'; choose one of {', '.join(get_args(LensKind))}.")
-    make = _pinhole if lens == "pinhole" else _fisheye
-    T_b_c0 = _left_camera()
-    T_c0_c1 = se3_exp(np.array([0.11, 0.0005, -0.0008, 0.004, -0.006, 0.003]))
-    cameras = (make(T_b_c0, camera_rate_hz), make(T_b_c0 @ T_c0_c1, camera_rate_hz))
-    return Rig(cameras=cameras, imu=noise, source="simulated rig", exact=True)
-
-
-def _left_camera() -> Array:
-    """Extrinsics T_b_c0: looking forward, rotated by a few degrees about every axis so that no part
-    of them is zero."""
-    # Camera axes (right, down, forward) in body axes (forward, left, up).
-    R_b_forward = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
-    R_forward_c0 = so3_exp(np.array([0.06, -0.04, 0.03]))
-    return se3(R_b_forward @ R_forward_c0, np.array([0.065, 0.055, -0.02]))
-
-
-def _pinhole(T_b_c: Array, rate_hz: float) -> Camera:
-    return Camera(
-        T_b_c=T_b_c,
+_LENSES: dict[LensKind, Camera] = {
+    "pinhole": Camera(
+        T_b_c=np.eye(4),
         intrinsics=np.array([458.0, 457.0, 372.0, 244.0]),
         distortion=np.array([-0.28, 0.07, 2.0e-4, 2.0e-5]),
         distortion_model="radtan",
         resolution=(752, 480),
-        rate_hz=rate_hz,
-    )
-
-
-def _fisheye(T_b_c: Array, rate_hz: float) -> Camera:
-    return Camera(
-        T_b_c=T_b_c,
+        rate_hz=20.0,
+    ),
+    "fisheye": Camera(
+        T_b_c=np.eye(4),
         intrinsics=np.array([190.5, 190.5, 255.0, 257.0]),
         distortion=np.array([3.5e-3, 7.0e-4, -2.0e-3, 2.0e-4]),
         distortion_model="equidistant",
         resolution=(512, 512),
-        rate_hz=rate_hz,
+        rate_hz=20.0,
+    ),
+}
+
+
+def simulated_rig(lens: LensKind, camera_rate_hz: float, noise: ImuNoise) -> Rig:
+    """Two cameras 11 cm apart that look along the body's x axis, and an IMU.
+
+    They are rotated by a few degrees about every axis so that no part of T_b_c is zero.
+    """
+    if lens not in _LENSES:
+        raise OptionError(f"lens is '{lens}'; choose one of {', '.join(_LENSES)}.")
+    # Camera axes (right, down, forward) in body axes (forward, left, up).
+    R_b_forward = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+    R_forward_c0 = so3_exp(np.array([0.06, -0.04, 0.03]))
+    T_b_c0 = se3(R_b_forward @ R_forward_c0, np.array([0.065, 0.055, -0.02]))
+    T_c0_c1 = se3_exp(np.array([0.11, 0.0005, -0.0008, 0.004, -0.006, 0.003]))
+    cameras = tuple(
+        replace(_LENSES[lens], T_b_c=T_b_c, rate_hz=camera_rate_hz)
+        for T_b_c in (T_b_c0, T_b_c0 @ T_c0_c1)
     )
+    return Rig(cameras=cameras, imu=noise, source="simulated rig", exact=True)
 
 
 MEMS_NOISE = ImuNoise(
@@ -177,18 +174,42 @@ def simulate(config: SimulationConfig | None = None) -> Recording:
     camera_ns = _regular_stamps(config, config.camera_rate_hz, config.camera_offset_ns)
     # Where the duration is no multiple of the IMU's period, an image could follow its last sample.
     camera_ns = camera_ns[camera_ns <= imu_ns[-1]]
+    truth_ns = np.union1d(imu_ns, camera_ns)
+    imu_s, truth_s = ((stamps_ns - config.start_ns) / NS for stamps_ns in (imu_ns, truth_ns))
+
+    noise, root_hz = config.noise, np.sqrt(config.imu_rate_hz)
+    first = np.hstack([config.bias_gyro, config.bias_acc])
+    spread = np.repeat([config.bias_gyro_std, config.bias_acc_std], 3)
+    first = first + spread * bias_rng.standard_normal(6)
+    steps = walk_rng.standard_normal((len(imu_ns), 6)) / root_hz
+    steps[0] = 0.0
+    walk = np.cumsum(steps, axis=0) * float(config.bias_walk)
+    biases = first + np.repeat([noise.walk_gyro, noise.walk_acc], 3) * walk
+    white = white_rng.standard_normal((len(imu_ns), 6)) * float(config.white_noise)
+    white *= np.repeat([noise.density_gyro, noise.density_acc], 3) * root_hz
+    ideal = trajectory.at(imu_s)
+    imu = ImuSamples(
+        imu_ns,
+        gyro=ideal.omega_b @ config.shape_gyro.T + biases[:, :3] + white[:, :3],
+        acc=ideal.specific_force_b @ config.shape_acc.T + biases[:, 3:] + white[:, 3:],
+        source="simulated IMU",
+    )
+
+    motion = trajectory.at(truth_s)
+    bias = np.stack([np.interp(truth_s, imu_s, axis) for axis in biases.T], axis=1)
+    poses = stack_poses(motion.Rs_w_b, motion.p_w_b)
+    truth = GroundTruth(truth_ns, poses, motion.v_w, bias[:, :3], bias[:, 3:], "simulated truth")
     shapes = (config.shape_gyro, config.shape_acc)
     exact = all(np.array_equal(shape, np.eye(3)) for shape in shapes)
-    noise = replace(config.noise, rate_hz=config.imu_rate_hz, exact=exact)
-    biases = _biases(config, len(imu_ns), bias_rng, walk_rng)
+    noise = replace(noise, rate_hz=config.imu_rate_hz, exact=exact)
     name = f"simulated_{config.kind}_{config.seed}"
     return Recording(
         name=name,
         path=Path(name),
-        imu=_imu_samples(config, imu_ns, trajectory, biases, white_rng),
+        imu=imu,
         rig=simulated_rig(config.lens, config.camera_rate_hz, noise),
         camera_stamps_ns=(camera_ns, camera_ns.copy()),
-        truths={DEFAULT_TRUTH: _truth(config, trajectory, imu_ns, camera_ns, biases)},
+        truths={DEFAULT_TRUTH: truth},
     )
 
 
@@ -199,65 +220,6 @@ def _regular_stamps(config: SimulationConfig, rate_hz: float, offset_ns: int) ->
     count = max(int(np.floor(span_s * rate_hz)) + 1, 0)
     steps_ns = np.rint(np.arange(count) * (NS / rate_hz)).astype(np.int64)
     return config.start_ns + offset_ns + steps_ns
-
-
-def _biases(
-    config: SimulationConfig,
-    count: int,
-    bias_rng: np.random.Generator,
-    walk_rng: np.random.Generator,
-) -> Array:
-    """(count, 6) biases of gyroscope and accelerometer: a random initial value, then a random walk
-    from sample to sample."""
-    first_gyro = config.bias_gyro + config.bias_gyro_std * bias_rng.standard_normal(3)
-    first_acc = config.bias_acc + config.bias_acc_std * bias_rng.standard_normal(3)
-    steps = walk_rng.standard_normal((count, 6)) / np.sqrt(config.imu_rate_hz)
-    steps[0] = 0.0
-    walk = np.cumsum(steps, axis=0) * float(config.bias_walk)
-    walks = np.repeat([config.noise.walk_gyro, config.noise.walk_acc], 3)
-    return np.asarray(np.hstack([first_gyro, first_acc]) + walks * walk)
-
-
-def _imu_samples(
-    config: SimulationConfig,
-    stamps_ns: Stamps,
-    trajectory: Trajectory,
-    biases: Array,
-    white_rng: np.random.Generator,
-) -> ImuSamples:
-    """Readings: shape @ truth + bias + white noise of variance density^2 * rate."""
-    motion = trajectory.at((stamps_ns - config.start_ns) / NS)
-    unit = white_rng.standard_normal((len(stamps_ns), 6)) * float(config.white_noise)
-    std_gyro = config.noise.density_gyro * np.sqrt(config.imu_rate_hz)
-    std_acc = config.noise.density_acc * np.sqrt(config.imu_rate_hz)
-    return ImuSamples(
-        stamps_ns=stamps_ns,
-        gyro=motion.omega_b @ config.shape_gyro.T + biases[:, :3] + std_gyro * unit[:, :3],
-        acc=motion.specific_force_b @ config.shape_acc.T + biases[:, 3:] + std_acc * unit[:, 3:],
-        source="simulated IMU",
-    )
-
-
-def _truth(
-    config: SimulationConfig,
-    trajectory: Trajectory,
-    imu_ns: Stamps,
-    camera_ns: Stamps,
-    biases: Array,
-) -> GroundTruth:
-    """Exact states at IMU and camera timestamps; biases between IMU samples are interpolated."""
-    stamps_ns = np.union1d(imu_ns, camera_ns)
-    t, imu_t = (stamps_ns - config.start_ns) / NS, (imu_ns - config.start_ns) / NS
-    motion = trajectory.at(t)
-    bias = np.stack([np.interp(t, imu_t, axis) for axis in biases.T], axis=1)
-    return GroundTruth(
-        stamps_ns=stamps_ns,
-        Ts_w_b=stack_poses(motion.Rs_w_b, motion.p_w_b),
-        v_w=motion.v_w,
-        bias_gyro=bias[:, :3],
-        bias_acc=bias[:, 3:],
-        source="simulated truth",
-    )
 
 
 document_fields(__name__)

@@ -97,13 +97,8 @@ class Trajectory:
             tilt, tilt_rate = _tilt(a_w - GRAVITY_W, jerk_w, angles[:, 0], angle_rates[:, 0])
             angles[:, 1:] += tilt
             angle_rates[:, 1:] += tilt_rate
-        return Motion(
-            p_w_b=self.position.derivative(t, 0),
-            v_w=v_w,
-            a_w=a_w,
-            Rs_w_b=_attitude(angles),
-            omega_b=_body_rate(angles, angle_rates),
-        )
+        p_w_b = self.position.derivative(t, 0)
+        return Motion(p_w_b, v_w, a_w, _attitude(angles), _body_rate(angles, angle_rates))
 
 
 def _heading(v_w: Array, a_w: Array) -> tuple[Array, Array]:
@@ -159,6 +154,9 @@ def _body_rate(angles: Array, angle_rates: Array) -> Array:
 
 MotionKind = Literal["handheld", "drone", "car", "driving", "static", "straight", "planar_yaw"]
 
+_SINUSOIDS = 4
+"""Sinusoids of each coordinate."""
+
 
 @dataclass(frozen=True)
 class _Band:
@@ -170,19 +168,20 @@ class _Band:
     low_hz: float
     high_hz: float
 
-    falloff: float
+    falloff: float = 1.0
     """Exponent of amplitude = frequency^-falloff: 1 for even speed, 2 for acceleration."""
 
-    def sample(self, rng: np.random.Generator, offsets: Array, slopes: Array, count: int) -> Waves:
-        """Sample `count` sinusoids per coordinate, one in each of as many parts of the band."""
-        position_in_band = (np.arange(count) + rng.uniform(size=(3, count))) / count
+    def sample(self, rng: np.random.Generator, offsets: Array, slopes: Array) -> Waves:
+        """Sample sinusoids of each coordinate, one in each of as many parts of the band."""
+        shape = (3, _SINUSOIDS)
+        position_in_band = (np.arange(_SINUSOIDS) + rng.uniform(size=shape)) / _SINUSOIDS
         octaves = np.log2(self.high_hz / self.low_hz) * position_in_band
         return Waves(
             offsets=offsets,
             slopes=slopes,
             amplitudes=np.array(self.amplitudes)[:, None] * 2.0 ** (-self.falloff * octaves),
             rates=2.0 * np.pi * self.low_hz * 2.0**octaves,
-            phases=rng.uniform(-np.pi, np.pi, size=(3, count)),
+            phases=rng.uniform(-np.pi, np.pi, size=shape),
         )
 
 
@@ -201,7 +200,7 @@ class _Recipe:
     speed: float = 0.0
     """Constant speed along x of the world [m/s]."""
 
-    yaw_range: float = 0.0
+    yaw_range: float = np.pi
     """Bound of the uniformly distributed mean yaw [rad]."""
 
     tilt_std: float = 0.0
@@ -209,53 +208,37 @@ class _Recipe:
 
 
 _HAND = _Band((0.3, 0.3, 0.2), 0.3, 2.0, falloff=2.0)
-_DEG = np.pi / 180.0
+_SWAY = 0.1 * np.pi / 180.0
 
 _RECIPES: dict[MotionKind, _Recipe] = {
-    "handheld": _Recipe(
-        position=_HAND,
-        angles=_Band((0.7, 0.6, 0.6), 0.2, 1.8, falloff=1.0),
-        yaw_range=np.pi,
-        tilt_std=0.1,
-    ),
+    "handheld": _Recipe(_HAND, _Band((0.7, 0.6, 0.6), 0.2, 1.8), tilt_std=0.1),
     "drone": _Recipe(
-        position=_Band((1.4, 1.4, 0.6), 0.08, 0.4, falloff=1.2),
-        angles=_Band((0.6, 0.03, 0.03), 0.1, 1.0, falloff=1.0),
+        _Band((1.4, 1.4, 0.6), 0.08, 0.4, falloff=1.2),
+        _Band((0.6, 0.03, 0.03), 0.1, 1.0),
         follows="thrust",
-        yaw_range=np.pi,
     ),
     "car": _Recipe(
-        position=_Band((3.0, 12.0, 0.03), 0.04, 0.8, falloff=2.0),
-        angles=_Band((0.0, 0.01, 0.015), 0.5, 2.0, falloff=1.0),
+        _Band((3.0, 12.0, 0.03), 0.04, 0.8, falloff=2.0),
+        _Band((0.0, 0.01, 0.015), 0.5, 2.0),
         follows="heading",
         speed=6.0,
+        yaw_range=0.0,
     ),
     "driving": _Recipe(
-        position=_Band((16.0, 10.0, 0.04), 0.04, 0.8, falloff=2.0),
-        angles=_Band((0.0, 0.01, 0.012), 0.5, 2.0, falloff=1.0),
+        _Band((16.0, 10.0, 0.04), 0.04, 0.8, falloff=2.0),
+        _Band((0.0, 0.01, 0.012), 0.5, 2.0),
         follows="heading",
         speed=10.0,
+        yaw_range=0.0,
     ),
     "static": _Recipe(
-        position=_Band((0.001, 0.001, 0.0005), 0.2, 1.0, falloff=1.0),
-        angles=_Band((0.1 * _DEG, 0.1 * _DEG, 0.1 * _DEG), 0.2, 1.0, falloff=1.0),
-        yaw_range=np.pi,
+        _Band((0.001, 0.001, 0.0005), 0.2, 1.0),
+        _Band((_SWAY, _SWAY, _SWAY), 0.2, 1.0),
         tilt_std=0.1,
     ),
-    "straight": _Recipe(
-        position=_HAND,
-        angles=_Band((0.0, 0.0, 0.0), 0.3, 2.0, falloff=1.0),
-        yaw_range=np.pi,
-        tilt_std=0.1,
-    ),
-    "planar_yaw": _Recipe(
-        position=_HAND,
-        angles=_Band((0.3, 0.0, 0.0), 0.3, 2.0, falloff=1.0),
-        yaw_range=np.pi,
-    ),
+    "straight": _Recipe(_HAND, _Band((0.0, 0.0, 0.0), 0.3, 2.0), tilt_std=0.1),
+    "planar_yaw": _Recipe(_HAND, _Band((0.3, 0.0, 0.0), 0.3, 2.0)),
 }
-
-_SINUSOIDS = 4
 
 
 def random_trajectory(kind: MotionKind, rng: np.random.Generator) -> Trajectory:
@@ -271,10 +254,9 @@ def random_trajectory(kind: MotionKind, rng: np.random.Generator) -> Trajectory:
     recipe = _RECIPES[kind]
     mean_yaw = rng.uniform(-recipe.yaw_range, recipe.yaw_range)
     mean_tilt = recipe.tilt_std * rng.standard_normal(2)
+    velocity = np.array([recipe.speed, 0.0, 0.0])
     return Trajectory(
-        position=recipe.position.sample(
-            rng, np.zeros(3), np.array([recipe.speed, 0.0, 0.0]), _SINUSOIDS
-        ),
-        angles=recipe.angles.sample(rng, np.array([mean_yaw, *mean_tilt]), np.zeros(3), _SINUSOIDS),
-        follows=recipe.follows,
+        recipe.position.sample(rng, np.zeros(3), velocity),
+        recipe.angles.sample(rng, np.array([mean_yaw, *mean_tilt]), np.zeros(3)),
+        recipe.follows,
     )

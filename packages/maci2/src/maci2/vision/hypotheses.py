@@ -12,27 +12,36 @@ the other; where there are none, either may be the camera's.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
-from typing import Literal
 
+import cv2
 import numpy as np
 
-from maci2.geometry import se3_inv, se3_log
+from maci2.geometry import se3, se3_inv, se3_log
 from maci2.geometry.gaussian import chi2_quantile, nees, symmetrize
+from maci2.sensors.stereo import Image
 from maci2.types import Array, Mask
 from maci2.vision.covariance import CalibrationUncertainty, CovarianceModel
 from maci2.vision.keyframe import (
+    MIN_DISPARITY,
     Guide,
     Keyframe,
     KeyframeMatches,
     PreparedPair,
+    follow,
+    homography,
     match_along,
     match_keyframes,
+    shifted,
+    shrunk,
+    taken_along,
 )
-from maci2.vision.outlier_rejection import LIKE_SHARE, MIN_MATCHES
-from maci2.vision.predicted_rotation import PredictedRotation, RotationPredictor, homography
 from maci2.vision.relative_pose import (
+    LIKE_SHARE,
     MIN_INLIER_SHARE,
+    MIN_MATCHES,
+    Indices,
     RelativePose,
     chained,
     difference,
@@ -40,9 +49,174 @@ from maci2.vision.relative_pose import (
     of_unknown_translation,
     unmeasured,
 )
-from maci2.vision.relative_poses import PossibleMotion
-from maci2.vision.self_similarity import periods, rivals
-from maci2.vision.two_frame import INLIER_CHI2, PinholePair, residual_chi2
+from maci2.vision.relative_poses import PossibleMotion, PredictedRotation, RotationPredictor
+from maci2.vision.two_frame import INLIER_CHI2, PinholePair, points, residual_chi2
+
+ASKED = 16
+"""Points that are searched in their surroundings, at most."""
+
+REPEATING_SHARE = 0.5
+"""Share of the points searched that must look like others nearby for anything to repeat."""
+
+SURE_AFTER = 8
+"""Points searched before it is concluded that nothing repeats."""
+
+HALF_PATCH, REACH, NEAR = 5, 48, 4
+"""[px at half size] Half side of the patch that is compared, how far, and from where on."""
+
+ALIKE = 0.75
+"""Normalized correlation from which on two places look the same."""
+
+PLACES = 4
+"""Places taken for each point, the nearest ones."""
+
+SAME_PERIOD = 0.04
+"""[m] Distance up to which two periods are the same one: depths of single points err by this."""
+
+SAME_SHARE = 0.3
+"""Share of the points searched that must have a period in common."""
+
+PERIODS = 2
+"""Periods returned, those that most points have: a wall has two of its own."""
+
+COMPARED = 64
+"""Points by which a motion a period away is compared with the one measured, at most."""
+
+SLACK = 3
+"""[px at half size] How far from where a motion takes it a point is searched: periods err."""
+
+RIVAL_SHARE = 0.5
+"""Points that must look the same along a motion a period away, in shares of those along the one
+measured, before it becomes a candidate. What is not the camera's motion though it has this few is
+no rival: with less than 0.6 times as many points it would be rejected (`LIKE_SHARE`)."""
+
+
+NO_PERIODS = np.empty((0, 3))
+
+
+def periods(keyframe: Keyframe, agreeing: Indices, camera: PinholePair) -> Array:
+    """(m, 3) vectors [m] in the left camera by which that repeats itself which points that agree on
+    a motion show; none where most of them look like nothing nearby.
+
+    A tiled wall, a facade or a grating looks the same when the camera has moved by one of its
+    periods. They are found in one keyframe alone: places that look like a point's own, with their
+    depth.
+    """
+    image = shrunk(keyframe.left, 0.5)
+    # Every so many of the stronger half; points are sorted by strength.
+    agreeing = np.sort(agreeing)
+    strong = agreeing[: max(len(agreeing) // 2, min(len(agreeing), ASKED))]
+    some = strong[:: max(len(strong) // ASKED, 1)][:ASKED]
+    doubles: list[Array] = []
+    for uv in keyframe.uv[some]:
+        doubles.append(_doubles(image, uv))
+        repeating = sum(len(places) > 0 for places in doubles)
+        if len(doubles) >= SURE_AFTER and repeating < REPEATING_SHARE * len(doubles):
+            return NO_PERIODS
+    if len(some) < SURE_AFTER:
+        return NO_PERIODS
+    index = np.repeat(some, [len(places) for places in doubles])
+    vectors = _vectors(keyframe, index, np.concatenate(doubles), camera)
+    return _most_common(vectors, SAME_SHARE * len(some))
+
+
+def rivals(
+    first: Keyframe, second: Keyframe, T_ck_ck1: Array, period: Array, camera: PinholePair
+) -> list[Array]:
+    """The motions T_ck_ck1 one period, or the sum or difference of two, away from the one given
+    along which the second keyframe looks like the first, too.
+
+    Where a part of what is seen repeats itself, the rest contradicts them all: patches of some
+    points are compared, which costs a hundredth of matching them.
+    """
+    if len(period) > 1:
+        period = np.vstack([period, period[0] + period[1], period[0] - period[1]])
+    R_ck_ck1, p_ck_ck1 = T_ck_ck1[:3, :3], T_ck_ck1[:3, 3]
+    motions = [se3(R_ck_ck1, p_ck_ck1 + vector) for vector in (*period, *-period)]
+    known = np.flatnonzero(first.with_depth)
+    some = known[:: max(len(known) // COMPARED, 1)][:COMPARED]
+    images = shrunk(first.left, 0.5), shrunk(second.left, 0.5)
+
+    def seen_along(motion: Array) -> tuple[Mask, Mask]:
+        """(n,) which points look the same where a motion takes them; which it keeps in view."""
+        uv, in_view = taken_along(first, some, motion, camera)
+        pairs = zip(first.uv[some], uv, in_view, strict=True)
+        alike = [shown and _likeness(*images, here, there) > ALIKE for here, there, shown in pairs]
+        return np.array(alike, dtype=bool), in_view
+
+    alike, _ = seen_along(T_ck_ck1)
+    found = []
+    for motion in motions:
+        alike_there, in_view = seen_along(motion)
+        if (alike_there & in_view).sum() >= RIVAL_SHARE * (alike & in_view).sum():
+            found.append(motion)
+    return found
+
+
+def _likeness(image: Image, other: Image, uv: Array, uv_other: Array) -> float:
+    """Largest normalized correlation of the patch at `uv` with those near `uv_other`."""
+    patch, around = _crop(image, uv, HALF_PATCH), _crop(other, uv_other, HALF_PATCH + SLACK)
+    if min(around.shape) < 2 * HALF_PATCH + 1 or patch.shape != (2 * HALF_PATCH + 1,) * 2:
+        return 0.0
+    return float(cv2.matchTemplate(around, patch, cv2.TM_CCOEFF_NORMED).max())
+
+
+def _half_pixel(uv: Array) -> tuple[int, int]:
+    """The pixel of the image at half size that a point lies in."""
+    u, v = uv.tolist()
+    return round((u - 0.5) / 2.0), round((v - 0.5) / 2.0)
+
+
+def _crop(image: Image, uv: Array, reach: int) -> Image:
+    """Part of an image at half size around a point, cut at the borders."""
+    u, v = _half_pixel(uv)
+    return image[max(v - reach, 0) : v + reach + 1, max(u - reach, 0) : u + reach + 1]
+
+
+def _doubles(image: Image, uv: Array) -> Array:
+    """(k, 2) the nearest places that look like the one at `uv`, relative to it [px]."""
+    patch, around = _crop(image, uv, HALF_PATCH), _crop(image, uv, REACH + HALF_PATCH)
+    if patch.shape != (2 * HALF_PATCH + 1, 2 * HALF_PATCH + 1) or patch.min() == patch.max():
+        return np.empty((0, 2))
+    score = cv2.matchTemplate(around, patch, cv2.TM_CCOEFF_NORMED)
+    peaks = cv2.dilate(score, np.ones((2 * NEAR + 1, 2 * NEAR + 1), np.uint8))
+    rows, columns = np.nonzero((score >= peaks) & (score > ALIKE))
+    # Where the patch itself is in `score`.
+    own = np.minimum(np.array(_half_pixel(uv)) - HALF_PATCH, REACH)
+    offsets = np.column_stack([columns, rows]) - own
+    distance = np.linalg.norm(offsets, axis=1)
+    order = np.argsort(distance, kind="stable")
+    order = order[distance[order] > NEAR]
+    return 2.0 * offsets[order[:PLACES]].astype(np.float64)
+
+
+def _vectors(keyframe: Keyframe, index: Indices, offsets: Array, camera: PinholePair) -> Array:
+    """(k, 3) from points to places that look like them [m], where those have a depth."""
+    uv, disparity = keyframe.uv[index], keyframe.across[index, 0]
+    places = uv + offsets
+    across = follow(keyframe.left, keyframe.right, places, shifted(places, disparity))
+    there = places[:, 0] - across.uv[:, 0]
+    known = across.found & (there > MIN_DISPARITY)
+    here = points(uv[known], disparity[known], camera)
+    return np.asarray(points(places[known], there[known], camera) - here, np.float64)
+
+
+def _most_common(vectors: Array, fewest: float) -> Array:
+    """(m, 3) the means of the largest groups of vectors, up to their sign."""
+    both = np.concatenate([vectors, -vectors])
+    chosen: list[Array] = []
+    while len(both) and len(chosen) < PERIODS:
+        reach = np.minimum(SAME_PERIOD, 0.2 * np.linalg.norm(both, axis=1))
+        near = np.linalg.norm(both[:, None] - both[None], axis=2) < reach[:, None]
+        group = near[int(np.argmax(near.sum(axis=1)))]
+        if group.sum() < fewest:
+            break
+        mean = both[group].mean(axis=0)
+        chosen.append(mean)
+        off = np.minimum(np.linalg.norm(both - mean, axis=1), np.linalg.norm(both + mean, axis=1))
+        both = both[off >= SAME_PERIOD]
+    return np.array(chosen).reshape(-1, 3)
+
 
 CERTAIN_INLIERS, CERTAIN_SHARE = 60, 0.7
 """Matches that agree on one motion, and their share, with which no image between is used."""
@@ -58,11 +232,6 @@ UNSEEN, LOST_SHARE = 0.5 * MIN_MATCHES, 0.05
 """Points granted to each candidate beside those that support it alone, and the share of all points
 that is: as few as these are lost in matching and prove nothing."""
 
-NO_PERIODS = np.empty((0, 3))
-
-Source = Literal["measured", "chain", "period"]
-"""Origin of a candidate: matches, motions from image to image, or a wall that repeats itself."""
-
 
 @dataclass(frozen=True)
 class Span:
@@ -72,36 +241,36 @@ class Span:
     first: Keyframe
     second: Keyframe
     between: Sequence[PreparedPair] = ()
+    predicted: PredictedRotation | None = None
+    """Predicted rotation with which it is measured; None without one."""
+
+    @classmethod
+    def over(cls, pairs: Sequence[PreparedPair]) -> "Span":
+        """From the first of some pairs to the last."""
+        first, *between, second = pairs
+        stamps_ns = first.pair.stamp_ns, second.pair.stamp_ns
+        return cls(stamps_ns, first.keyframe, second.keyframe, between)
 
     @property
     def unusable(self) -> str:
         """Reason why nothing is measured from these keyframes; empty where it can be."""
         return self.first.unusable or self.second.unusable
 
-    def from_image_to_image(self) -> list["Span"]:
-        """Spans through every pair between."""
-        stamps = [self.stamps_ns[0], *(one.pair.stamp_ns for one in self.between)]
-        keyframes = [self.first, *(one.keyframe for one in self.between), self.second]
-        ends = zip(pairwise([*stamps, self.stamps_ns[1]]), pairwise(keyframes), strict=True)
-        return [Span(stamps_ns, *pair) for stamps_ns, pair in ends]
-
-    def halves(self) -> tuple["Span", "Span"]:
-        """Spans to the pair half way, and from it."""
-        half = len(self.between) // 2
-        middle = self.between[half]
-        middle_ns = middle.pair.stamp_ns
-        return (
-            Span((self.stamps_ns[0], middle_ns), self.first, middle.keyframe, self.between[:half]),
-            Span((middle_ns, self.stamps_ns[1]), middle.keyframe, self.second,
-                 self.between[half + 1 :]),
-        )  # fmt: skip
+    def through(self, middles: Sequence[int]) -> list["Span"]:
+        """Consecutive spans through some of the pairs between, by their index."""
+        pairs = [self.between[k] for k in middles]
+        stamps = [self.stamps_ns[0], *(one.pair.stamp_ns for one in pairs), self.stamps_ns[1]]
+        keyframes = [self.first, *(one.keyframe for one in pairs), self.second]
+        cuts = pairwise([-1, *middles, len(self.between)])
+        between = [self.between[first + 1 : last] for first, last in cuts]
+        ends = zip(pairwise(stamps), pairwise(keyframes), between, strict=True)
+        return [Span(stamps_ns, *pair, inner) for stamps_ns, pair, inner in ends]
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A motion that may be the camera's, with all points that agree with it."""
 
-    source: Source
     pose: RelativePose
     """Measured from matches that lie nearest to where the motion takes points."""
 
@@ -145,7 +314,7 @@ class MotionEstimator:
         if not pose.reason or span.unusable:
             return pose
         # Without a prediction a repeating wall is matched a period off unless points are led.
-        pose = better(self.matched(span, None, self._guides(span, led_by_prediction=False)), pose)
+        pose = better(self.matched(span, self._guides(span)), pose)
         return (self.bridged(span, self.measured) if pose.reason else None) or pose
 
     def as_predicted(self, span: Span, is_part: bool = False) -> RelativePose:
@@ -153,36 +322,34 @@ class MotionEstimator:
         doubt, the best supported candidate. A part of a chain is short: its keyframes suffice."""
         if span.unusable:
             return unmeasured(span.stamps_ns, span.unusable)
-        predicted = self.predict(*span.stamps_ns)
-        if predicted is None:
+        span = replace(span, predicted=self.predict(*span.stamps_ns))
+        if span.predicted is None:
             return unmeasured(span.stamps_ns, "no rotation is predicted")
-        direct = self.matched(span, predicted)
+        direct = self.matched(span)
         repeated = NO_PERIODS if is_part else self.repeated(span, direct)
         if beyond_doubt(direct):
             # Most of what repeats is decided by the rest of the image, without those between.
             if len(repeated):
-                direct = self.believed(span, predicted, [direct], [], repeated)
+                direct = self.believed(span, [direct], [], repeated)
             if not direct.motions or not len(repeated):
                 return direct
         elif direct.reason and span.between:
-            chain = self.bridged(span, lambda half: self.as_predicted(half, is_part=True))
+            chain = self.bridged(span, partial(self.as_predicted, is_part=True))
             if chain:
                 return chain
         measured, parts = [direct], []
         if span.between and not is_part:
             if not beyond_doubt(direct):
-                measured.append(self.matched(span, predicted, self._guides(span, True)))
+                measured.append(self.matched(span, self._guides(span)))
             if len(repeated) or in_dispute(measured):
-                parts = self._from_image_to_image(span)
-        return self.believed(span, predicted, measured, parts, repeated)
+                every = range(len(span.between))
+                parts = _all_measured(span, every, partial(self.as_predicted, is_part=True))
+        return self.believed(span, measured, parts, repeated)
 
-    def matched(
-        self, span: Span, predicted: PredictedRotation | None, guides: Sequence[Guide] = ()
-    ) -> RelativePose:
+    def matched(self, span: Span, guides: Sequence[Guide] = ()) -> RelativePose:
         """Motion of matches found where the predicted rotation and the images between lead."""
-        rows = span.first.row_offset
-        found = match_keyframes(span.first, guides, span.second, rows, self.camera, predicted)
-        return self._pose(span, predicted, found, self.model(found.features))
+        found = match_keyframes(span.first, guides, span.second, self.camera, span.predicted)
+        return self._pose(span, found, self.model(found.features))
 
     def repeated(self, span: Span, pose: RelativePose) -> Array:
         """(m, 3) periods [m] of the surfaces whose points agree with a motion; none where the rest
@@ -194,19 +361,12 @@ class MotionEstimator:
 
     def bridged(self, span: Span, measure: Callable[[Span], RelativePose]) -> RelativePose | None:
         """Chain through the pair half way; None where a part of it cannot be measured."""
-        if not span.between:
-            return None
-        parts = []
-        for half in span.halves():
-            parts.append(measure(half))
-            if parts[-1].reason:
-                return None
-        return chained(parts)
+        parts = _all_measured(span, [len(span.between) // 2], measure) if span.between else []
+        return chained(parts) if parts else None
 
     def believed(
         self,
         span: Span,
-        predicted: PredictedRotation | None,
         measured: Sequence[RelativePose],
         parts: Sequence[RelativePose],
         repeated: Array,
@@ -217,84 +377,76 @@ class MotionEstimator:
         Where points agree with none of them unless they are matched along it, nothing is known of
         the translation.
         """
-        candidates: list[Candidate] = []
         # From image to image points move least: a motion of parts is the last to be a period off.
-        chain = [chained(parts).T_ck_ck1] if parts else []
-        self._add(span, predicted, candidates, "chain", chain)
-        motions = [T for one in measured for T in motions_of(one)]
-        self._add(span, predicted, candidates, "measured", motions)
+        motions = [chained(parts).T_ck_ck1] if parts else []
+        motions += [T for one in measured for T in motions_of(one)]
+        candidates = self._candidates(span, motions)
         best = better(*measured)
         if not candidates:
             return best
         if len(repeated):
             around = leading(candidates).pose.T_ck_ck1
             away = rivals(span.first, span.second, around, repeated, self.camera)
-            self._add(span, predicted, candidates, "period", away)
+            candidates = self._candidates(span, away, candidates)
         pose = most_supported(candidates, best)
         if not best.scattered or (parts and not any(part.scattered for part in parts)):
             return pose
         few = replace(pose, matches=best.matches, inliers=best.inliers)
-        return of_unknown_translation(few, predicted)
+        return of_unknown_translation(few, span.predicted)
 
-    def _add(
-        self,
-        span: Span,
-        predicted: PredictedRotation | None,
-        candidates: list[Candidate],
-        source: Source,
-        motions: Sequence[Array],
-    ) -> None:
-        """Add motions as candidates, unless they are known or points agree on nothing near them."""
+    def _candidates(
+        self, span: Span, motions: Sequence[Array], known: Sequence[Candidate] = ()
+    ) -> list[Candidate]:
+        """Candidates that are known, and one of each motion that is not yet among them and that
+        points matched along it agree with."""
+        candidates = list(known)
         for T_ck_ck1 in motions:
             if any(_same_start(T_ck_ck1, one.pose.T_ck_ck1) for one in candidates):
                 continue
-            rows = span.first.row_offset
-            found, in_view = match_along(span.first, span.second, rows, T_ck_ck1, self.camera)
+            found, in_view = match_along(span.first, span.second, T_ck_ck1, self.camera)
             covs = self.model(found.features)
-            pose = self._pose(span, predicted, found, covs)
+            pose = self._pose(span, found, covs)
             if pose.reason:
                 continue
             chi2 = residual_chi2(pose.T_ck_ck1, found.matches, covs, self.camera)
             supporters = np.zeros(len(span.first.uv), dtype=bool)
             supporters[found.points[chi2 < INLIER_CHI2]] = True
-            candidates.append(Candidate(source, pose, supporters, in_view))
+            candidates.append(Candidate(pose, supporters, in_view))
+        return candidates
 
-    def _pose(
-        self, span: Span, predicted: PredictedRotation | None, found: KeyframeMatches, covs: Array
-    ) -> RelativePose:
+    def _pose(self, span: Span, found: KeyframeMatches, covs: Array) -> RelativePose:
         return measure_relative_pose(
             span.stamps_ns, found, covs, self.camera, self.calibration, self.scale_by_residuals,
-            predicted,
+            span.predicted,
         )  # fmt: skip
 
-    def _from_image_to_image(self, span: Span) -> list[RelativePose]:
-        """Motions through every pair between; none where one of them cannot be measured."""
-        parts = []
-        for part in span.from_image_to_image():
-            parts.append(self.as_predicted(part, is_part=True))
-            if parts[-1].reason:
-                return []
-        return parts
-
-    def _guides(self, span: Span, led_by_prediction: bool) -> list[Guide]:
-        """Images that lead the way; a dark one would lead nowhere."""
+    def _guides(self, span: Span) -> list[Guide]:
+        """Images between that guide the search; a dark one would lead nowhere."""
         guides = []
         for one in span.between:
             if one.leading_image is not None:
                 ends = span.stamps_ns[0], one.pair.stamp_ns
-                rotation = self.predict(*ends) if led_by_prediction else None
+                rotation = self.predict(*ends) if span.predicted else None
                 guides.append(Guide(one.leading_image, homography(rotation, self.camera)))
         return guides
+
+
+def _all_measured(
+    span: Span, middles: Sequence[int], measure: Callable[[Span], RelativePose]
+) -> list[RelativePose]:
+    """Motions through some of the pairs between; none where one of them cannot be measured."""
+    parts = []
+    for part in span.through(middles):
+        parts.append(measure(part))
+        if parts[-1].reason:
+            return []
+    return parts
 
 
 def beyond_doubt(pose: RelativePose) -> bool:
     """So many matches agree on one motion that no image between is needed; others that support a
     second one are too few for like support then."""
-    return (
-        not pose.reason
-        and pose.inliers >= CERTAIN_INLIERS
-        and pose.inliers >= CERTAIN_SHARE * pose.matches
-    )
+    return not pose.reason and pose.inliers >= max(CERTAIN_INLIERS, CERTAIN_SHARE * pose.matches)
 
 
 def in_dispute(measured: Sequence[RelativePose]) -> bool:
@@ -354,14 +506,24 @@ def most_supported(candidates: Sequence[Candidate], measured: RelativePose) -> R
         pose = first_motion(measured)
     others: list[Candidate] = []
     for one in sorted(candidates, key=lambda one: -one.share_against(best)):
-        if _counts(one, best) and all(differ(one.pose, other.pose) for other in [best, *others]):
+        counts = one.share_against(best) >= LIKE_SHARE or one.alone(best) >= MIN_MATCHES
+        if counts and all(differ(one.pose, other.pose) for other in [best, *others]):
             others.append(one)
+    if not others:
+        return replace(pose, cov_T_ck_ck1=symmetrize(pose.cov_T_ck_ck1), motions=())
     cov = pose.cov_T_ck_ck1
-    for one in others:
-        share, away = one.share_against(best), difference(one.pose, pose)
+    shares = [one.share_against(best) for one in others]
+    for one, share in zip(others, shares, strict=True):
         if share >= LIKE_SHARE:
+            away = difference(one.pose, pose)
             cov = cov + share * np.outer(away, away)
-    motions = _possible(pose, best, others) if others else ()
+    odds = np.array([1.0, *(share / (1.0 - share) for share in shares)])
+    motions = tuple(
+        PossibleMotion(one.T_ck_ck1, one.cov_T_ck_ck1, float(probability))
+        for one, probability in zip(
+            [pose, *(first_motion(one.pose) for one in others)], odds / odds.sum(), strict=True
+        )
+    )
     return replace(pose, cov_T_ck_ck1=symmetrize(cov), motions=motions)
 
 
@@ -369,19 +531,4 @@ def _same_start(T_ck_ck1: Array, other: Array) -> bool:
     away = se3_log(np.ascontiguousarray(T_ck_ck1 @ se3_inv(other)))
     return bool(
         np.linalg.norm(away[:3]) < SAME_START[0] and np.linalg.norm(away[3:]) < SAME_START[1]
-    )
-
-
-def _counts(one: Candidate, best: Candidate) -> bool:
-    return one.share_against(best) >= LIKE_SHARE or one.alone(best) >= MIN_MATCHES
-
-
-def _possible(
-    pose: RelativePose, best: Candidate, others: Sequence[Candidate]
-) -> tuple[PossibleMotion, ...]:
-    odds = [1.0] + [one.share_against(best) / (1.0 - one.share_against(best)) for one in others]
-    poses = [pose] + [first_motion(one.pose) for one in others]
-    return tuple(
-        PossibleMotion(one.T_ck_ck1, one.cov_T_ck_ck1, odd / sum(odds))
-        for one, odd in zip(poses, odds, strict=True)
     )

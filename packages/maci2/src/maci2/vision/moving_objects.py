@@ -24,12 +24,16 @@ from maci2.geometry import so3_exp, so3_log
 from maci2.geometry.gaussian import chi2_quantile, nees, symmetrize
 from maci2.types import Array, Mask
 from maci2.vision.hypotheses import CERTAIN_INLIERS, MotionEstimator, Span, beyond_doubt
-from maci2.vision.keyframe import Keyframe, Pair, PreparedPair
-from maci2.vision.klt import Tracks
-from maci2.vision.outlier_rejection import BEYOND_DOUBT, FEWEST
-from maci2.vision.predicted_rotation import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
+from maci2.vision.keyframe import Pair, PreparedPair
 from maci2.vision.rectify import Rectification
-from maci2.vision.relative_pose import RelativePose, of_unknown_translation, unmeasured
+from maci2.vision.relative_pose import (
+    BEYOND_DOUBT,
+    FEWEST,
+    RelativePose,
+    of_unknown_translation,
+    unmeasured,
+)
+from maci2.vision.relative_poses import AGREEMENT_CHI2, SURE_CHI2, PredictedRotation
 
 HISTORY = 50
 """Latest relative poses that are remembered: a bias hardly wanders for so long."""
@@ -98,9 +102,8 @@ class RotationConsensus:
         """Add a measured rotation with its covariance (3, 3), left. It must have been measured
         without the sharpened prediction, which would confirm itself."""
         away = so3_log(np.ascontiguousarray(R_ck_ck1 @ predicted.R_ck_ck1.T))
-        by_shared = predicted.by_shared
-        own = predicted.cov - by_shared @ by_shared.T
-        self._history.append((away, by_shared, symmetrize(cov + own)))
+        own = symmetrize(cov + predicted.own_cov)
+        self._history.append((away, predicted.by_shared, own))
         rotations = Rotations(*(np.array(column) for column in zip(*self._history, strict=True)))
         self.shared = believed(rotations, None if self.shared is None else self.shared.mean)
 
@@ -109,9 +112,8 @@ class RotationConsensus:
         if self.shared is None:
             return None
         by_shared = predicted.by_shared
-        own = predicted.cov - by_shared @ by_shared.T
         R_ck_ck1 = so3_exp(by_shared @ self.shared.mean) @ predicted.R_ck_ck1
-        cov = own + by_shared @ self.shared.cov @ by_shared.T
+        cov = predicted.own_cov + by_shared @ self.shared.cov @ by_shared.T
         return PredictedRotation(R_ck_ck1, symmetrize(self.shared.noise * cov))
 
 
@@ -133,17 +135,16 @@ def believed(rotations: Rotations, before: Array | None = None) -> SharedErrors 
 
 def _most_probable(rotations: Rotations, before: Array | None = None) -> SharedErrors:
     """The set with most evidence, starting from the former shared errors and from single poses."""
-    nothing = np.zeros(rotations.by_shared.shape[2])
     if before is not None:
-        found = _settled(rotations, before, np.zeros((len(nothing), len(nothing))))
-        if 2 * int(found.agreeing.sum()) > len(found.agreeing):
-            return found
+        kept = _settled(rotations, before, np.zeros((len(before), len(before))))
+        if 2 * int(kept.agreeing.sum()) > len(kept.agreeing):
+            return kept
     sharpest = np.argsort(np.linalg.det(rotations.cov), kind="stable")[:SEEDS]
     starts = [_solved(rotations, np.arange(len(rotations.away)) == k) for k in sharpest]
-    found_sets = [_settled(rotations, *start) for start in starts]
+    sets = [_settled(rotations, *start) for start in starts]
     if before is not None:
-        found_sets.append(found)
-    return max(found_sets, key=lambda one: one.evidence)
+        sets.append(kept)
+    return max(sets, key=lambda errors: errors.evidence)
 
 
 def _settled(rotations: Rotations, mean: Array, cov: Array) -> SharedErrors:
@@ -173,11 +174,8 @@ def _solved(rotations: Rotations, which: Mask) -> tuple[Array, Array]:
 
 def _evidence(rotations: Rotations, mean: Array, cov: Array) -> float:
     """Logarithm of the odds for shared errors against objects that each move by themselves."""
-    own = (
-        rotations.cov
-        + rotations.by_shared @ np.swapaxes(rotations.by_shared, 1, 2)
-        + OBJECT_STD**2 * np.eye(3)
-    )
+    J = rotations.by_shared
+    own = rotations.cov + J @ np.swapaxes(J, 1, 2) + OBJECT_STD**2 * np.eye(3)
     shared = _log_density(rotations.away - rotations.by_shared @ mean, rotations.cov)
     # The density of a joint Gaussian at its maximum, times the volume of what is left unknown.
     known = 0.5 * float(np.linalg.slogdet(cov)[1]) - 0.5 * float(mean @ mean)
@@ -219,11 +217,6 @@ class SecondLook:
         self._moving_ns = 0
         self._lasts = 0
 
-    @property
-    def knows(self) -> bool:
-        """The shared errors are known; before, every pose stays as it is."""
-        return self._consensus.shared is not None
-
     def learn(self, pose: RelativePose) -> None:
         """Learn the shared errors from a pose as it was measured first."""
         if pose.reason or pose.scattered:
@@ -232,16 +225,14 @@ class SecondLook:
         if predicted is not None:
             self._consensus.add(predicted, pose.T_ck_ck1[:3, :3], pose.cov_T_ck_ck1[3:, 3:])
 
-    def judged(
-        self, pose: RelativePose, first: Pair, between: Sequence[Pair], second: Pair
-    ) -> RelativePose:
-        """The pose as it was measured first, or anew."""
+    def judged(self, pose: RelativePose, pairs: Sequence[Pair]) -> RelativePose:
+        """The pose as it was measured first, or anew from its keyframes and the pairs between."""
         sharp = None if pose.reason else self._sharpened(*pose.stamps_ns)
         moving = self._moving if self._moving_ns == pose.stamps_ns[0] else self._moving[:0]
         exposed = sharp is not None and not _agrees(pose, sharp, AGREEMENT_CHI2)
         if (exposed or len(moving)) and not (len(pose.ends) or pose.reason):
             # Read from a file: its matches are needed.
-            pose = self._estimator.measured(self._span(pose, first, between, second))
+            pose = self._estimator.measured(self._span(pairs))
         # A pose that next to all matches agree with follows nothing.
         undisputed = pose.inliers >= max(CERTAIN_INLIERS, BEYOND_DOUBT * pose.matches)
         followed = follows(pose, moving) and not (undisputed and _is_sure(pose, sharp))
@@ -250,10 +241,13 @@ class SecondLook:
             return pose
         if followed:
             moving = np.vstack([moving, pose.ends[pose.agreeing, :2]])
-        anew = self._anew(self._span(pose, first, between, second), moving, sharp)
+        anew = self._anew(self._span(pairs), moving, sharp)
         found = _is_sure(anew, sharp) and (beyond_doubt(anew) or not followed)
         self._lasts = LASTING if exposed else self._lasts - 1
-        self._moving, self._moving_ns = self._moved(pose, anew if found else None), second.stamp_ns
+        self._moving, self._moving_ns = (
+            self._moved(pose, anew if found else None),
+            pose.stamps_ns[1],
+        )
         if found:
             return anew
         if exposed:
@@ -272,19 +266,17 @@ class SecondLook:
 
     def _sharpened(self, start_ns: int, end_ns: int) -> PredictedRotation | None:
         """The prediction corrected for its shared errors; None where they are not known."""
-        predicted = self._estimator.predict(start_ns, end_ns) if self.knows else None
-        return predicted and self._consensus.sharpened(predicted)
+        predicted = self._estimator.predict(start_ns, end_ns)
+        return None if predicted is None else self._consensus.sharpened(predicted)
 
-    def _span(self, pose: RelativePose, first: Pair, between: Sequence[Pair], second: Pair) -> Span:
-        prepared = [PreparedPair(pair, self._rectification) for pair in (first, *between, second)]
-        ends = prepared[0].keyframe, prepared[-1].keyframe
-        return Span(pose.stamps_ns, *ends, prepared[1:-1])
+    def _span(self, pairs: Sequence[Pair]) -> Span:
+        return Span.over([PreparedPair(pair, self._rectification) for pair in pairs])
 
     def _anew(self, span: Span, moving: Array, sharp: PredictedRotation | None) -> RelativePose:
         """The pose by sharpened predictions, without points on moving objects; where that
         contradicts them, too, as a chain through the pairs between."""
         estimator = replace(self._estimator, predict=self._sharpened)
-        span = replace(span, first=with_points(span.first, ~near(span.first.uv, moving)))
+        span = replace(span, first=span.first.with_points(~near(span.first.uv, moving)))
         anew = estimator.as_predicted(span)
         if not len(moving) and not _is_sure(anew, sharp):
             anew = estimator.bridged(span, lambda half: estimator.as_predicted(half, True)) or anew
@@ -304,12 +296,6 @@ def follows(pose: RelativePose, moving: Array) -> bool:
     would not."""
     on_it = near(pose.ends[:, :2], moving)
     return int(on_it.sum()) >= FEWEST and 2 * int((on_it & pose.agreeing).sum()) > int(on_it.sum())
-
-
-def with_points(first: Keyframe, kept: Mask) -> Keyframe:
-    """A keyframe with some of its points."""
-    stereo = Tracks(first.stereo.uv[kept], first.stereo.backward[kept], first.stereo.found[kept])
-    return replace(first, uv=first.uv[kept], stereo=stereo, relief=first.relief[kept])
 
 
 def _agrees(pose: RelativePose, predicted: PredictedRotation, limit: float) -> bool:

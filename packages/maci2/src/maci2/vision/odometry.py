@@ -1,26 +1,34 @@
-"""Stereo visual odometry of a recording: relative poses of keyframes with covariances.
+"""Stereo visual odometry of recorded and live images: relative poses of keyframes with covariances.
 
-Keyframes lie at even times; results are saved as they come. Images are read in a thread of their
-own before they are needed.
+Keyframes lie at even times. Relative poses of a recording are measured ahead in threads, and saved
+as they come.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Literal
+from typing import Protocol
 
 import numpy as np
 
 from maci2 import __version__
-from maci2.errors import DatasetError, Maci2Error, MeasurementError, require_in_range
+from maci2.errors import (
+    CalibrationError,
+    DatasetError,
+    Maci2Error,
+    MeasurementError,
+    require_in_range,
+)
 from maci2.files import NpzField, read_npz, require_writable, write_npz
 from maci2.sensors import Rig
-from maci2.sensors.stereo import Frames, Image
-from maci2.types import NS, Stamps, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.sensors.stereo import Frames, Image, StereoPair
+from maci2.types import NS, Array, Stamps
 from maci2.validation import as_stamps, require_type
 from maci2.vision.covariance import (
     EXACT_CALIBRATION,
@@ -28,79 +36,246 @@ from maci2.vision.covariance import (
     CovarianceModel,
     covariance_model,
 )
-from maci2.vision.pose_sources import MOTION_FIELDS, motions_as_arrays, motions_from_arrays
-from maci2.vision.predicted_rotation import RotationPredictor, no_prediction
-from maci2.vision.rectify import Rectification
-from maci2.vision.relative_pose import RelativePose, chained, stacked
-from maci2.vision.relative_poses import CameraFrame, RelativePoses
-from maci2.vision.tracker import AHEAD, StereoTracker, TrackerConfig
+from maci2.vision.hypotheses import MotionEstimator, Span
+from maci2.vision.keyframe import Pair, PreparedPair
+from maci2.vision.moving_objects import SecondLook
+from maci2.vision.pose_sources import POSE_FIELDS, motions_as_arrays, motions_from_arrays
+from maci2.vision.rectify import Rectification, rectify
+from maci2.vision.relative_pose import RelativePose, stacked
+from maci2.vision.relative_poses import CameraFrame, RelativePoses, RotationPredictor, no_prediction
 
-Side = Literal["left", "right"]
+FAULTS_IN_A_ROW = 3
+"""Keyframes that must contradict the calibration, with none before that fits it, before it is
+called wrong; afterwards it is the pairs that are not of one instant."""
 
-HELD = 12
-"""Images that may wait to be taken; the oldest is forgotten."""
+AHEAD = 4
+"""Relative poses that may be measured ahead; of those that nobody takes the oldest is forgotten."""
 
-
-@dataclass
-class ReadAhead:
-    """Images of some stereo pairs, for any thread. One thread reads them all, so that a file is
-    never read by two at once."""
-
-    frames: Frames
-    _coming: dict[tuple[Side, int], Future[Image]] = field(default_factory=dict)
-    _reader: ThreadPoolExecutor | None = None
-    _lock: Lock = field(default_factory=Lock)
-
-    @property
-    def stamps_ns(self) -> Stamps:
-        """(n,) timestamps of all stereo pairs."""
-        return self.frames.stamps_ns
-
-    def expect(self, index: int) -> None:
-        """Begin to read a pair that will be asked for."""
-        with self._lock:
-            for side in ("left", "right"):
-                self._submit(side, index)
-            while len(self._coming) > HELD:
-                self._coming.pop(next(iter(self._coming))).cancel()
-
-    def left(self, index: int) -> Image:
-        """The left image; an ImageError of reading it is raised here."""
-        return self._take("left", index)
-
-    def right(self, index: int) -> Image:
-        """The right image."""
-        return self._take("right", index)
-
-    def _submit(self, side: Side, index: int) -> None:
-        if (side, index) not in self._coming:
-            if self._reader is None:
-                self._reader = ThreadPoolExecutor(1, "read-ahead")
-            read = self.frames.left if side == "left" else self.frames.right
-            self._coming[side, index] = self._reader.submit(read, index)
-
-    def _take(self, side: Side, index: int) -> Image:
-        with self._lock:
-            self._submit(side, index)
-            coming = self._coming.pop((side, index))
-        return coming.result()
+WORKERS = 3
+"""Threads that read images and measure ahead; any number of them gives the same relative poses."""
 
 
 @dataclass(frozen=True)
-class OdometryConfig(TrackerConfig):
-    """Choices of the odometry."""
+class OdometryConfig:
+    """Choices that decide the covariance of a relative pose."""
 
-    chained: bool = False
-    """Measure from frame to frame and chain, instead of from keyframe to keyframe."""
+    calibration: CalibrationUncertainty | None = None
+    """None: that of a measured calibration, or none at all where the rig's is exact."""
+
+    scale_by_residuals: bool = False
+    """Multiply Eq. 6 by chi-square over its degrees of freedom, as a baseline does."""
+
+
+class StereoTracker:
+    """Relative poses of consecutive keyframes, from stereo pairs in the order of time.
+
+    `start` takes the first keyframe, `advance` every further one with the pairs before it. What is
+    named to `expect` before is worked on meanwhile; the relative poses are the same without.
+    """
+
+    frame: CameraFrame = "rectified"
+    """Camera frame of the relative poses."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        model: CovarianceModel | None = None,
+        config: OdometryConfig | None = None,
+        source: str = "",
+        predict_rotation: RotationPredictor = no_prediction,
+    ):
+        config = config or OdometryConfig()
+        self.rectification: Rectification = rectify(rig)
+        self.model = covariance_model("learned") if model is None else model
+        self.calibration = config.calibration or (
+            EXACT_CALIBRATION if rig.exact else CalibrationUncertainty()
+        )
+        choices = self.calibration, config.scale_by_residuals, predict_rotation
+        self.estimator = MotionEstimator(self.model, self.rectification, *choices)
+        self._source = source or rig.source
+        self._workers = ThreadPoolExecutor(WORKERS, "measure-ahead")
+        self.clear()
+
+    @property
+    def last_ns(self) -> int | None:
+        """Timestamp of the latest keyframe; None before the first."""
+        return self._last.pair.stamp_ns if self._last else None
+
+    def clear(self) -> None:
+        """Forget everything: the next pair is a first keyframe."""
+        self._last: PreparedPair | None = None
+        self._coming: dict[int, PreparedPair] = {}
+        self._measuring: dict[tuple[int, int], Future[RelativePose]] = {}
+        self._faults_in_a_row = 0
+        self._fitted = False  # whether the matches of any keyframe have fitted the calibration
+
+    def expect(self, pairs: Sequence[Pair]) -> None:
+        """Begin to measure, in a thread beside, a relative pose that `advance` will be called for:
+        from the first of some pairs to the last."""
+        stamps_ns = (pairs[0].stamp_ns, pairs[-1].stamp_ns)
+        if stamps_ns not in self._measuring:
+            self._measuring[stamps_ns] = self._workers.submit(
+                self._measure, self._prepared(pairs[0]), pairs[1:-1], self._prepared(pairs[-1])
+            )
+        while len(self._measuring) > AHEAD:
+            self._measuring.pop(next(iter(self._measuring))).cancel()
+        while len(self._coming) > AHEAD + 1:
+            self._coming.pop(next(iter(self._coming)))
+
+    def start(self, pair: Pair) -> None:
+        """Take a keyframe without a relative pose to the one before."""
+        self._last = self._checked(pair)
+
+    def advance(self, between: Sequence[Pair], pair: Pair) -> RelativePose:
+        """Take the next keyframe and measure the relative pose of the latest one to it.
+
+        `between` are the pairs from one keyframe to the other. With a predicted rotation they are
+        read only where the keyframes alone do not settle the motion.
+        """
+        assert self._last is not None, "start() comes before advance()"
+        first, first_ns = self._last, self._last.pair.stamp_ns
+        if pair.stamp_ns <= first_ns:
+            raise MeasurementError(
+                f"{self._source}: a keyframe at {pair.stamp_ns} ns follows one at {first_ns} ns; "
+                "give stereo pairs in the order of time."
+            )
+        self._last = second = self._checked(pair)
+        self._coming.pop(first_ns, None)
+        measuring = self._measuring.pop((first_ns, pair.stamp_ns), None)
+        return measuring.result() if measuring else self._measure(first, between, second)
+
+    def _measure(
+        self, first: PreparedPair, between: Sequence[Pair], second: PreparedPair
+    ) -> RelativePose:
+        """The relative pose, by the prediction where there is one, else without."""
+        inner = [PreparedPair(pair, self.rectification) for pair in between]
+        return self.estimator.measured(Span.over([first, *inner, second]))
+
+    def _prepared(self, pair: Pair) -> PreparedPair:
+        """The pair, prepared once for both relative poses that it ends."""
+        return self._coming.setdefault(pair.stamp_ns, PreparedPair(pair, self.rectification))
+
+    def _checked(self, pair: Pair) -> PreparedPair:
+        """A keyframe's pair; raises when the first ones contradict the calibration."""
+        prepared = self._prepared(pair)
+        made = prepared.keyframe
+        self._faults_in_a_row = self._faults_in_a_row + 1 if made.fault else 0
+        self._fitted |= made.confirms_calibration
+        if self._faults_in_a_row >= FAULTS_IN_A_ROW and not self._fitted:
+            raise CalibrationError(f"{self._source}: {made.fault}")
+        return prepared
+
+
+class PairTracker(Protocol):
+    """Live source of camera motion; `KeyframeTracker` measures it from images."""
+
+    T_b_c: Array
+    """Pose in the body of the camera frame of the motion."""
+
+    @property
+    def first_ns(self) -> int | None: ...
+    @property
+    def last_ns(self) -> int | None: ...
+    def add(self, pair: StereoPair) -> bool: ...
+    def window(self) -> RelativePoses | None: ...
+    def so_far(self) -> RelativePoses | None: ...
+    def reasons(self) -> list[str]: ...
+    def clear(self) -> None: ...
+
+
+class KeyframeTracker:
+    """Takes pairs in order; keeps the relative poses of the latest window and nothing older.
+
+    Keyframes are the pairs nearest to even times, as in `maci2 init`.
+    """
+
+    def __init__(
+        self,
+        rig: Rig,
+        window_s: float,
+        keyframes: int,
+        predict_rotation: RotationPredictor = no_prediction,
+    ) -> None:
+        self._tracker = StereoTracker(rig, predict_rotation=predict_rotation)
+        self.T_b_c: Array = self._tracker.rectification.T_b_cr
+        self._spacing_ns = window_s * NS / (keyframes - 1)
+        self._count = keyframes
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: the next pair is a first keyframe."""
+        self._tracker.clear()
+        self._look = SecondLook(self._tracker.estimator, self._tracker.rectification)
+        self._start_ns = 0
+        self._number = 0
+        self._waiting: list[StereoPair] = []
+        self._poses: deque[RelativePose] = deque(maxlen=self._count - 1)
+
+    @property
+    def first_ns(self) -> int | None:
+        """Timestamp of the window's first keyframe."""
+        return self._poses[0].stamps_ns[0] if self._poses else self.last_ns
+
+    @property
+    def last_ns(self) -> int | None:
+        """Timestamp of the latest keyframe."""
+        return self._tracker.last_ns
+
+    def add(self, pair: StereoPair) -> bool:
+        """Take the next pair; whether a keyframe was made."""
+        if self.last_ns is None:
+            self._start_ns, self._number = pair.stamp_ns, 0
+            self._tracker.start(pair)
+            self._latest = pair
+            return True
+        wanted_ns = self._start_ns + self._spacing_ns * (self._number + 1)
+        if pair.stamp_ns < wanted_ns:
+            self._waiting.append(pair)
+            return False
+        before = self._waiting[-1] if self._waiting else None
+        if before and wanted_ns - before.stamp_ns <= pair.stamp_ns - wanted_ns:
+            self._advance(self._waiting[:-1], before)
+            self._waiting = [pair]
+        else:
+            self._advance(self._waiting, pair)
+            self._waiting = []
+        self._number += 1
+        return True
+
+    def _advance(self, between: list[StereoPair], pair: StereoPair) -> None:
+        """Add the relative pose to the next keyframe, judged by those before it."""
+        pose = self._tracker.advance(between, pair)
+        self._poses.append(self._look.judged(pose, [self._latest, *between, pair]))
+        self._look.learn(pose)
+        self._latest = pair
+
+    def window(self) -> RelativePoses | None:
+        """The camera's motion over a whole window; None where it is not whole yet."""
+        if len(self._poses) < self._count - 1:
+            return None
+        return self.so_far()
+
+    def so_far(self) -> RelativePoses | None:
+        """The motion known up to now."""
+        if not self._poses:
+            return None
+        return stacked(self._poses, StereoTracker.frame, self._tracker.calibration)
+
+    def reasons(self) -> list[str]:
+        """Why relative poses of the window could not be measured."""
+        return [pose.reason for pose in self._poses if pose.reason]
 
 
 @dataclass(frozen=True)
 class RecordedPair:
-    """A stereo pair of a recording, read when its images are asked for."""
+    """A stereo pair of a recording, read when its images are requested."""
 
-    frames: ReadAhead
+    frames: Frames
     index: int
     """Position of the pair in the recording."""
+
+    reading: Lock
+    """Held while an image is read: no file is read by two threads at once."""
 
     @property
     def stamp_ns(self) -> int:
@@ -108,11 +283,13 @@ class RecordedPair:
 
     @property
     def left(self) -> Image:
-        return self.frames.left(self.index)
+        with self.reading:
+            return self.frames.left(self.index)
 
     @property
     def right(self) -> Image:
-        return self.frames.right(self.index)
+        with self.reading:
+            return self.frames.right(self.index)
 
 
 def odometry_by(
@@ -164,35 +341,26 @@ class StereoOdometry:
                     "stereo pairs, as stereo_frames(recording) gives them."
                 )
         self.frames = frames
-        self._images = ReadAhead(frames)
+        self._reading = Lock()
         self.config = OdometryConfig() if config is None else config
         self._tracker = StereoTracker(rig, model, self.config, frames.source, predict_rotation)
         self._measured: dict[tuple[int, int], RelativePose] = {}
-
-    @property
-    def stamps_ns(self) -> Stamps:
+        self.stamps_ns: Stamps = frames.stamps_ns
         """(n,) timestamps of all stereo pairs."""
-        return self.frames.stamps_ns
+
+        self.rectification: Rectification = self._tracker.rectification
+        """Geometry of the rectified pair."""
+
+        self.model: CovarianceModel = self._tracker.model
+        """Covariance of single matches."""
+
+        self.calibration: CalibrationUncertainty = self._tracker.calibration
+        """What is added to Eq. 6 for errors of the calibration."""
 
     @property
     def settings(self) -> str:
         """All choices that decide a relative pose, as text: runs of different ones do not mix."""
         return f"{self.model!r}, {self.config!r}, {self.calibration!r}"
-
-    @property
-    def rectification(self) -> Rectification:
-        """Geometry of the rectified pair."""
-        return self._tracker.rectification
-
-    @property
-    def model(self) -> CovarianceModel:
-        """Covariance of single matches."""
-        return self._tracker.model
-
-    @property
-    def calibration(self) -> CalibrationUncertainty:
-        """What is added to Eq. 6 for errors of the calibration."""
-        return self._tracker.calibration
 
     def poses(self, stamps_ns: Stamps) -> RelativePoses:
         """Measure the motion between consecutive keyframes, in the rectified left camera.
@@ -215,51 +383,40 @@ class StereoOdometry:
     def relative_poses(self, indices: list[int]) -> Iterator[RelativePose]:
         """Motions between consecutive frames; while one is taken, further ones are measured."""
         spans = list(pairwise(indices))
-        asked = 0
+        for span in spans[:AHEAD]:
+            self._expect(*span)
         for k, span in enumerate(spans):
-            while asked < min(k + AHEAD, len(spans)):
-                self._expect(*spans[asked])
-                asked += 1
             yield self.relative_pose(*span)
+            for later in spans[k + AHEAD : k + AHEAD + 1]:
+                self._expect(*later)
 
     def judged(self, poses: Sequence[RelativePose]) -> list[RelativePose]:
         """Consecutive relative poses, each with a second look that knows of those before it."""
-        look = self._tracker.second_look()
+        look = SecondLook(self._tracker.estimator, self.rectification)
         judged = []
         for pose in poses:
             ends = (self.frames.index_of(stamp_ns) for stamp_ns in pose.stamps_ns)
-            judged.append(look.judged(pose, *self._pairs(*ends)))
+            judged.append(look.judged(pose, self._pairs(*ends)))
             look.learn(pose)
         return judged
 
     def _expect(self, index: int, index1: int) -> None:
-        """Begin to measure a motion that will be asked for, unless it is known."""
-        if (index, index1) not in self._measured and not self.config.chained:
-            self._images.expect(index1)
-            self._tracker.expect(*self._pairs(index, index1))
+        """Begin to measure a motion that will be requested, unless it is known."""
+        if (index, index1) not in self._measured:
+            self._tracker.expect(self._pairs(index, index1))
 
     def relative_pose(self, index: int, index1: int) -> RelativePose:
-        """Motion between two frames, direct or chained, measured once."""
+        """Motion between two frames, measured once."""
         if (index, index1) not in self._measured:
-            if self.config.chained and index1 > index + 1:
-                parts = [self.relative_pose(k, k + 1) for k in range(index, index1)]
-                self._measured[index, index1] = chained(parts)
-            else:
-                self._measured[index, index1] = self._measure(index, index1)
+            first, *between, second = self._pairs(index, index1)
+            if self._tracker.last_ns != first.stamp_ns:
+                self._tracker.start(first)
+            self._measured[index, index1] = self._tracker.advance(between, second)
         return self._measured[index, index1]
 
-    def _measure(self, index: int, index1: int) -> RelativePose:
-        first, between, second = self._pairs(index, index1)
-        if self._tracker.last_ns != first.stamp_ns:
-            self._tracker.start(first)
-        return self._tracker.advance(between, second)
-
-    def _pairs(
-        self, index: int, index1: int
-    ) -> tuple[RecordedPair, list[RecordedPair], RecordedPair]:
+    def _pairs(self, index: int, index1: int) -> list[RecordedPair]:
         """Two keyframes and what lies between them."""
-        first, *between, second = (RecordedPair(self._images, k) for k in range(index, index1 + 1))
-        return first, between, second
+        return [RecordedPair(self.frames, k, self._reading) for k in range(index, index1 + 1)]
 
 
 _LOG = logging.getLogger(__name__)
@@ -268,16 +425,12 @@ SAVE_EVERY = 25
 """Relative poses between two saves of the unfinished file."""
 
 
-MEASURED_FIELDS = {
-    "stamps_ns": NpzField("iu", ("m", 2)),
-    "T_ck_ck1": NpzField("f", ("m", 4, 4)),
-    "cov": NpzField("f", ("m", 6, 6)),
+MEASURED_FIELDS = POSE_FIELDS | {
     "matches": NpzField("iu", ("m",)),
     "inliers": NpzField("iu", ("m",)),
     "row_error_px": NpzField("f", ("m",)),
     "reasons": NpzField("U", ("m",)),
     "settings": NpzField("U", ()),
-    **MOTION_FIELDS,
 }
 
 
@@ -356,12 +509,13 @@ def load_measured(path: Path, settings: str = "") -> list[RelativePose]:
     content = read_npz(path, MEASURED_FIELDS, "relative poses that `maci2 vo` wrote")
     if settings and str(content["settings"]) != settings:
         return []
-    columns = [content[name] for name in ("stamps_ns", "T_ck_ck1", "cov", "matches", "inliers",
-                                          "row_error_px", "reasons")]  # fmt: skip
     motions = motions_from_arrays(content, len(content["reasons"]), str(path))
+    names = "stamps_ns", "T_ck_ck1", "cov", "matches", "inliers", "row_error_px", "reasons"
     return [
         RelativePose((int(s[0]), int(s[1])), T, cov, int(m), int(i), float(row), str(reason), some)
-        for s, T, cov, m, i, row, reason, some in zip(*columns, motions, strict=True)
+        for s, T, cov, m, i, row, reason, some in zip(
+            *(content[name] for name in names), motions, strict=True
+        )
     ]
 
 

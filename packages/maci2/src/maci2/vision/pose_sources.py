@@ -139,11 +139,7 @@ def load_relative_poses(path: Path) -> MeasuredPoses:
     if not path.is_file():
         raise MeasurementError(f"{path}: no such file; `maci2 vo` writes one.")
     content = read_npz(path, POSE_FIELDS, "relative poses that `maci2 vo` wrote")
-    return _measured_poses(content, str(path))
-
-
-def _measured_poses(content: dict[str, np.ndarray], source: str) -> MeasuredPoses:
-    frame = str(content["frame"])
+    source, frame = str(path), str(content["frame"])
     if frame not in ("camera", "rectified"):
         raise MeasurementError(f"{source}: frame is '{frame}', needed 'camera' or 'rectified'.")
     stamps_ns = _spans(content["stamps_ns"], source)
@@ -151,11 +147,16 @@ def _measured_poses(content: dict[str, np.ndarray], source: str) -> MeasuredPose
     Ts = validation.as_transforms(content["T_ck_ck1"], count, f"{source}: T_ck_ck1")
     covs = validation.as_array(content["cov"], (count, 6, 6), f"{source}: cov")
     require_spd(covs, f"{source}: cov")
-    reasons = _reasons(content, stamps_ns, Ts, covs)
-    motions = motions_from_arrays(content, count, source)
-    camera_frame: CameraFrame = "rectified" if frame == "rectified" else "camera"
-    std_scale = float(content.get("std_scale", 0.0))
-    return MeasuredPoses(stamps_ns, Ts, covs, camera_frame, source, reasons, motions, std_scale)
+    return MeasuredPoses(
+        stamps_ns,
+        Ts,
+        covs,
+        "rectified" if frame == "rectified" else "camera",
+        source,
+        _reasons(content, stamps_ns, Ts, covs),
+        motions_from_arrays(content, count, source),
+        float(content.get("std_scale", 0.0)),
+    )
 
 
 def _spans(stamps_ns: Stamps, source: str) -> Stamps:
@@ -175,7 +176,7 @@ def _spans(stamps_ns: Stamps, source: str) -> Stamps:
 def _reasons(
     content: dict[str, np.ndarray], stamps_ns: Stamps, Ts: Array, covs: Array
 ) -> tuple[str, ...]:
-    """Why poses were not measured, as the file says it."""
+    """Reasons why poses were not measured, from the file."""
     if "reasons" in content or "measured" in content:
         said = content.get("reasons", np.full(len(Ts), ""))
         masked = content.get("measured", np.full(len(Ts), True))
@@ -226,8 +227,7 @@ def poses_from_truth(
         np.zeros(6), cov_pose, size=len(stamps_ns) - 1, method="cholesky"
     )
     Ts = np.array([se3_exp(xi) for xi in noise]) @ _relative(Ts_w_c)
-    std_rotation, std_translation = std_truth
-    of_body = np.repeat([std_translation**2, std_rotation**2], 3)
+    of_body = np.repeat(np.square(std_truth[::-1]), 3)
     adjoint = se3_adj(se3_inv(np.ascontiguousarray(T_b_c)))
     cov = cov_pose + (adjoint * of_body) @ adjoint.T
     return RelativePoses(stamps_ns, Ts, np.broadcast_to(cov, (len(Ts), 6, 6)).copy())
@@ -248,14 +248,8 @@ def poses_from_trajectory(
     independently of its neighbours; `std_scale` is the share by which all may be off together,
     `std_frame` [m, rad] how far the camera frame that they speak of may be off.
     """
-    Ts_w_c = poses_at(
-        trajectory.stamps_ns,
-        trajectory.Ts_w_c,
-        stamps_ns,
-        MAX_TRUTH_GAP_S,
-        source=trajectory.source,
-    )
-    Ts = _relative(Ts_w_c)
+    path = trajectory.stamps_ns, trajectory.Ts_w_c
+    Ts = _relative(poses_at(*path, stamps_ns, MAX_TRUTH_GAP_S, source=trajectory.source))
     covs = np.broadcast_to(cov_pose, (len(Ts), 6, 6)).copy()
     covs[:, range(3), range(3)] += (std_share * np.linalg.norm(Ts[:, :3, 3], axis=1))[:, None] ** 2
     return RelativePoses(stamps_ns, Ts, covs, frame, std_scale, std_frame=std_frame)

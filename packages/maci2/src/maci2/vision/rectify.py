@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import CalibrationError
-from maci2.geometry import se3_inv
+from maci2.geometry import se3, se3_inv
 from maci2.sensors import Camera, Rig
 from maci2.sensors.camera_model import central_focal, pixel_grid, project
 from maci2.sensors.stereo import Image
 from maci2.types import Array
 from maci2.validation import as_image
+from maci2.vision.two_frame import PinholePair
 
 Map = NDArray[np.float32]
 
@@ -42,17 +43,8 @@ SOME_NEGATIVE = 0.1
 
 
 @dataclass(frozen=True)
-class Rectification:
+class Rectification(PinholePair):
     """Ideal pinhole pair made from two real cameras: same rows, same focal length."""
-
-    focal: float
-    """[px] of both axes."""
-
-    center: tuple[float, float]
-    """cx, cy [px] of both images."""
-
-    baseline: float
-    """[m]; depth = focal * baseline / disparity."""
 
     T_b_cr: Array
     """Pose of the rectified left camera in the body."""
@@ -75,7 +67,7 @@ class Rectification:
 
 def rectify(rig: Rig) -> Rectification:
     """Maps that make a rig's first two cameras an ideal pair; any distortion model."""
-    R_cr_c0, R_cr1_c1, baseline = _rectifying_rotations(rig)
+    R_cr_c0, R_cr1_c1, baseline = rectifying_rotations(rig)
     left, right = rig.cameras[0], rig.cameras[1]
     if left.resolution != right.resolution:
         raise CalibrationError(
@@ -87,15 +79,17 @@ def rectify(rig: Rig) -> Rectification:
     center = ((width - 1) / 2.0, (height - 1) / 2.0)
     new = np.array([[focal, 0.0, center[0]], [0.0, focal, center[1]], [0.0, 0.0, 1.0]])
     maps_left = _maps(left, R_cr_c0, new)
+    uv, last = np.stack(maps_left, axis=-1), np.array([width, height]) - 1 - EDGE_PX
+    inside = (uv >= EDGE_PX) & (uv <= last)
     return Rectification(
         focal=focal,
         center=center,
         baseline=baseline,
-        T_b_cr=_rotated(left.T_b_c, R_cr_c0),
+        T_b_cr=rectified_extrinsics(rig),
         resolution=left.resolution,
         maps_left=maps_left,
         maps_right=_maps(right, R_cr1_c1, new),
-        mask=_content(maps_left, left.resolution),
+        mask=np.where(inside.all(axis=-1), 255, 0).astype(np.uint8),
     )
 
 
@@ -105,24 +99,14 @@ def rectified_extrinsics(rig: Rig) -> Array:
     Rectification rotates the image by R1 = R_cr_c0, so the rectified frame is not the camera's: on
     EuRoC they differ by 0.62 deg.
     """
-    R_cr_c0, _, _ = _rectifying_rotations(rig)
-    return _rotated(rig.cameras[0].T_b_c, R_cr_c0)
+    R_cr_c0, _, _ = rectifying_rotations(rig)
+    T_b_c = rig.cameras[0].T_b_c
+    return se3(T_b_c[:3, :3] @ R_cr_c0.T, T_b_c[:3, 3])
 
 
-def rectified_pair_rotations(rig: Rig) -> tuple[Array, Array]:
-    """R_cr_c0 and R_cr1_c1: rotations from both cameras to the rectified frame."""
-    R_cr_c0, R_cr1_c1, _ = _rectifying_rotations(rig)
-    return R_cr_c0, R_cr1_c1
-
-
-def _rotated(T_b_c: Array, R_cr_c: Array) -> Array:
-    T_b_cr = T_b_c.copy()
-    T_b_cr[:3, :3] = T_b_c[:3, :3] @ R_cr_c.T
-    return T_b_cr
-
-
-def _rectifying_rotations(rig: Rig) -> tuple[Array, Array, float]:
-    """R_cr_c0, R_cr1_c1 and the baseline [m]."""
+def rectifying_rotations(rig: Rig) -> tuple[Array, Array, float]:
+    """R_cr_c0 and R_cr1_c1, rotations from both cameras to the rectified frame, and the baseline
+    [m]."""
     if len(rig.cameras) < 2:
         raise CalibrationError(
             f"{rig.source}: has {len(rig.cameras)} camera, rectification needs two; use "
@@ -144,16 +128,10 @@ def _rectifying_rotations(rig: Rig) -> tuple[Array, Array, float]:
             "vertical. Exchange the two cameras."
         )
     # R1 and R2 depend on the extrinsics only; distortion moves pixels, not the frame.
-    R_cr_c0, R_cr1_c1 = cv2.stereoRectify(
-        _camera_matrix(left),
-        np.zeros(4),
-        _camera_matrix(right),
-        np.zeros(4),
-        left.resolution,
-        np.ascontiguousarray(T_c1_c0[:3, :3]),
-        np.ascontiguousarray(T_c1_c0[:3, 3:4]),
-        flags=cv2.CALIB_ZERO_DISPARITY,
-    )[:2]
+    K0, K1, no_lens = _camera_matrix(left), _camera_matrix(right), np.zeros(4)
+    R_c1_c0, p_c1_c0 = (np.ascontiguousarray(part) for part in (T_c1_c0[:3, :3], T_c1_c0[:3, 3:4]))
+    pair = K0, no_lens, K1, no_lens, left.resolution, R_c1_c0, p_c1_c0
+    R_cr_c0, R_cr1_c1 = cv2.stereoRectify(*pair, flags=cv2.CALIB_ZERO_DISPARITY)[:2]
     return np.asarray(R_cr_c0, np.float64), np.asarray(R_cr1_c1, np.float64), baseline
 
 
@@ -168,13 +146,9 @@ def _maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
     K, size = _camera_matrix(camera), camera.resolution
     if camera.camera_model != "pinhole" or camera.distortion_model == "fov":
         return _projected_maps(camera, R_cr_c, new)
-    if camera.distortion_model == "equidistant":
-        found = cv2.fisheye.initUndistortRectifyMap(
-            K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1
-        )
-    else:
-        found = cv2.initUndistortRectifyMap(K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1)
-    return np.asarray(found[0], np.float32), np.asarray(found[1], np.float32)
+    lens = cv2.fisheye if camera.distortion_model == "equidistant" else cv2
+    u, v = lens.initUndistortRectifyMap(K, camera.distortion, R_cr_c, new, size, cv2.CV_32FC1)
+    return np.asarray(u, np.float32), np.asarray(v, np.float32)
 
 
 def _projected_maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map]:
@@ -182,19 +156,8 @@ def _projected_maps(camera: Camera, R_cr_c: Array, new: Array) -> tuple[Map, Map
     uv1 = np.column_stack([pixel_grid(camera.resolution), np.ones(np.prod(camera.resolution))])
     uv = project(camera, uv1 @ np.linalg.inv(new).T @ R_cr_c)
     maps = np.where(np.isnan(uv), -1.0, uv).astype(np.float32)
-    width, height = camera.resolution
-    return maps[:, 0].reshape(height, width), maps[:, 1].reshape(height, width)
-
-
-def _content(maps: tuple[Map, Map], resolution: tuple[int, int]) -> NDArray[np.uint8]:
-    width, height = resolution
-    inside = (
-        (maps[0] >= EDGE_PX)
-        & (maps[0] <= width - 1 - EDGE_PX)
-        & (maps[1] >= EDGE_PX)
-        & (maps[1] <= height - 1 - EDGE_PX)
-    )
-    return np.where(inside, 255, 0).astype(np.uint8)
+    shape = camera.resolution[::-1]
+    return maps[:, 0].reshape(shape), maps[:, 1].reshape(shape)
 
 
 def _remap(image: Image, maps: tuple[Map, Map]) -> Image:
@@ -250,7 +213,7 @@ def common_row_error(uv: Array, rows: Array) -> tuple[Array, tuple[float, float,
 
 
 def row_error_field(uv: Array, rows: Array, at_uv: Array) -> Array:
-    """The smooth part of row errors (n,) found at `uv`, told at other points."""
+    """The smooth part of row errors (n,) found at `uv`, at other points."""
     center = at_uv.mean(axis=0)
     return _smooth_basis(at_uv, center) @ _least_absolute(_smooth_basis(uv, center), rows)
 

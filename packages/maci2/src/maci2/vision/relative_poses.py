@@ -1,9 +1,9 @@
 """Camera motion from keyframe to keyframe, with covariance: what estimation takes from vision."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,14 +11,55 @@ from numpy.typing import ArrayLike
 from maci2 import validation
 from maci2.errors import MeasurementError
 from maci2.field_docs import document_fields
-from maci2.geometry import se3_adj, se3_inv
-from maci2.geometry.gaussian import require_spd, symmetrize
+from maci2.geometry import se3_adj, se3_inv, so3_log
+from maci2.geometry.gaussian import chi2_quantile, nees, require_spd, symmetrize
 from maci2.types import NS, Array, Mask, Stamps
+
+AGREEMENT_CHI2 = chi2_quantile(3, 0.999)
+"""Squared Mahalanobis norm up to which a rotation agrees: 99.9 % of chi-square with 3 dof."""
+
+SURE_CHI2 = chi2_quantile(3, 0.95)
+"""The same where more is known, or a wrong rotation would do harm: 95 %."""
+
+
+@dataclass(frozen=True)
+class PredictedRotation:
+    """Rotation of the camera from one image to another, by another sensor: where points are
+    searched, and a witness for the motion that matches agree on."""
+
+    R_ck_ck1: Array
+    """(3, 3) takes directions from camera k+1 to camera k."""
+
+    cov: Array
+    """(3, 3) left perturbation [rad^2]."""
+
+    by_shared: Array = field(default_factory=lambda: np.empty((3, 0)))
+    """(3, m) how a left perturbation depends on errors that all predictions of a source share (a
+    bias, say), each in units of its standard deviation; `cov` includes them."""
+
+    @property
+    def own_cov(self) -> Array:
+        """(3, 3) covariance without the shared errors."""
+        return self.cov - self.by_shared @ self.by_shared.T
+
+    def agrees(self, R_ck_ck1: Array, cov: Array, limit: float = AGREEMENT_CHI2) -> bool:
+        """Whether a measured rotation with covariance (3, 3), left, may be the same."""
+        phi = so3_log(np.ascontiguousarray(R_ck_ck1 @ self.R_ck_ck1.T))
+        return bool(nees(phi, self.cov + cov) < limit)
+
+
+RotationPredictor = Callable[[int, int], PredictedRotation | None]
+"""Prediction between two timestamps [ns]; None where there is none."""
+
+
+def no_prediction(start_ns: int, end_ns: int) -> PredictedRotation | None:
+    """No rotation, for any two timestamps."""
+    return None
 
 
 @dataclass(frozen=True)
 class PossibleMotion:
-    """A motion that so many matches tell that it may be the camera's."""
+    """A motion that so many matches agree on that it may be the camera's."""
 
     T_ck_ck1: Array
     """Takes points from camera k+1 to camera k."""
@@ -43,21 +84,19 @@ Possible = tuple[PossibleMotion, ...]
 """Those of one relative pose, most matches first; empty where there is no doubt."""
 
 
-def require_motions(motions: Sequence[Possible], count: int) -> tuple[Possible, ...]:
-    """`motions` of `count` relative poses; not given: none of them is in doubt."""
-    sound = isinstance(motions, tuple | list) and all(
-        isinstance(some, tuple | list) and all(isinstance(one, PossibleMotion) for one in some)
-        for some in motions
-    )
-    if not sound:
-        raise MeasurementError(
-            f"motions are {motions!r}, needed the PossibleMotion of {count} poses, none for a pose "
-            "without doubt."
-        )
-    listed = tuple(tuple(some) for some in motions) or ((),) * count
-    if len(listed) != count:
-        raise MeasurementError(f"found {len(listed)} motions, needed {count}, one for each pose.")
-    return listed
+def _one_for_each(
+    name: str, values: Sequence[Any], count: int, is_sound: Callable[[Any], bool], needed: str
+) -> Sequence[Any]:
+    """Values of `count` relative poses, empty if none are given at all."""
+    if not isinstance(values, tuple | list) or not all(is_sound(value) for value in values):
+        raise MeasurementError(f"{name} are {values!r}, needed {needed}.")
+    if values and len(values) != count:
+        raise MeasurementError(f"found {len(values)} {name}, needed {count}, one for each pose.")
+    return values
+
+
+def _are_motions(some: Any) -> bool:
+    return isinstance(some, tuple | list) and all(isinstance(one, PossibleMotion) for one in some)
 
 
 CameraFrame = Literal["camera", "rectified"]
@@ -140,14 +179,26 @@ class RelativePoses:
             raise MeasurementError(
                 f"std_frame is {self.std_frame}, needed two standard deviations from 0 [m, rad]."
             )
-        reasons = _reasons(self.reasons, count)
+        needed = f"{count} texts, empty if measured"
+        given = _one_for_each(
+            "reasons", self.reasons, count, lambda reason: isinstance(reason, str), needed
+        )
+        reasons = tuple(str(reason) for reason in given) or ("",) * count
+        needed = f"the PossibleMotion of {count} poses, none for a pose without doubt"
+        given = _one_for_each("motions", self.motions, count, _are_motions, needed)
+        motions = tuple(tuple(some) for some in given) or ((),) * count
+        if any(reasons):
+            Ts, covs = Ts.copy(), covs.copy()
+        for k in (k for k, reason in enumerate(reasons) if reason):
+            anything = any_motion(float(stamps_ns[k + 1] - stamps_ns[k]) / NS)
+            if (np.diag(covs[k]) < np.diag(anything)).any():
+                Ts[k], covs[k] = np.eye(4), anything
         object.__setattr__(self, "stamps_ns", stamps_ns)
-        Ts, covs = _saying_nothing(Ts, covs, stamps_ns, reasons)
         object.__setattr__(self, "Ts_ck_ck1", Ts)
         object.__setattr__(self, "covs_T_ck_ck1", covs)
         object.__setattr__(self, "std_frame", (float(std_frame[0]), float(std_frame[1])))
         object.__setattr__(self, "reasons", reasons)
-        object.__setattr__(self, "motions", require_motions(self.motions, count))
+        object.__setattr__(self, "motions", motions)
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -221,49 +272,19 @@ class RelativePoses:
         covs = validation.as_covariances(covs, count, 6, "covs")
         if errors != "relative":
             grown = covs[1:] - covs[:-1] if errors == "accumulated" else covs[1:] + covs[:-1]
-            if errors == "accumulated":
-                _require_growth(grown)
+            smallest = np.linalg.eigvalsh(symmetrize(grown))[:, 0]
+            if errors == "accumulated" and (smallest <= 0.0).any():
+                k = int(np.argmax(smallest <= 0.0))
+                raise MeasurementError(
+                    f"covs do not grow from pose {k} to pose {k + 1} (smallest eigenvalue of the "
+                    f"difference {smallest[k]:.3g}), needed above 0 where errors accumulate; were "
+                    'the poses corrected by a map? Then their errors are "independent", or give '
+                    "those of the relative poses."
+                )
             # T_ck_w Exp(xi_k1 - xi_k) T_w_ck1 = Exp(Ad(T_ck_w) (xi_k1 - xi_k)) T_ck_ck1.
             Ads = np.array([se3_adj(T) for T in Ts_c_w[:-1]])
             covs = symmetrize(Ads @ grown @ Ads.transpose(0, 2, 1))
         return cls(stamps_ns, Ts_c_w[:-1] @ Ts[1:], covs, frame, std_scale)
-
-
-def _require_growth(grown: Array) -> None:
-    smallest = np.linalg.eigvalsh(symmetrize(grown))[:, 0]
-    if (smallest <= 0.0).any():
-        k = int(np.argmax(smallest <= 0.0))
-        raise MeasurementError(
-            f"covs do not grow from pose {k} to pose {k + 1} (smallest eigenvalue of the "
-            f"difference {smallest[k]:.3g}), needed above 0 where errors accumulate; were the "
-            'poses corrected by a map? Then their errors are "independent", or give those of '
-            "the relative poses."
-        )
-
-
-def _saying_nothing(
-    Ts: Array, covs: Array, stamps_ns: Stamps, reasons: tuple[str, ...]
-) -> tuple[Array, Array]:
-    """The same with any motion in place of poses that have a reason and yet a narrower
-    covariance."""
-    copied = False
-    for k in (k for k, reason in enumerate(reasons) if reason):
-        anything = any_motion(float(stamps_ns[k + 1] - stamps_ns[k]) / NS)
-        if (np.diag(covs[k]) < np.diag(anything)).any():
-            if not copied:
-                Ts, covs, copied = Ts.copy(), covs.copy(), True
-            Ts[k], covs[k] = np.eye(4), anything
-    return Ts, covs
-
-
-def _reasons(reasons: tuple[str, ...], count: int) -> tuple[str, ...]:
-    is_list = isinstance(reasons, tuple | list)
-    if not is_list or not all(isinstance(reason, str) for reason in reasons):
-        raise MeasurementError(f"reasons are {reasons!r}, needed {count} texts, empty if measured.")
-    texts = tuple(str(reason) for reason in reasons) or ("",) * count
-    if len(texts) != count:
-        raise MeasurementError(f"found {len(texts)} reasons, needed {count}, one for each pose.")
-    return texts
 
 
 document_fields(__name__)

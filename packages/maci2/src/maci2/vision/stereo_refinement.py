@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from maci2.errors import MeasurementError
-from maci2.geometry import se3, se3_inv, so3_exp
+from maci2.geometry import se3, so3_exp
 from maci2.sensors import Rig
 from maci2.sensors.stereo import Frames
 from maci2.types import Array
 from maci2.vision.keyframe import keyframe
-from maci2.vision.rectify import rectified_pair_rotations, rectify
+from maci2.vision.rectify import rectify, rectifying_rotations
 
 PAIRS = 40
 """Stereo pairs that are matched, spread over the recording."""
@@ -38,20 +38,6 @@ ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class RowErrors:
-    """Stereo matches of one pair, in normalized coordinates of the rectified right image."""
-
-    xy: Array
-    """(n, 2)"""
-
-    disparity: Array
-    """(n,) x_left - x_right"""
-
-    row: Array
-    """(n,) y_left - y_right"""
-
-
-@dataclass(frozen=True)
 class PairCorrection:
     """Rotation and direction of the baseline against the stated ones."""
 
@@ -66,17 +52,21 @@ class PairCorrection:
     """Row error of the matches with the correction, robust standard deviation, normalized."""
 
 
-def solve_pair(matches: Sequence[RowErrors]) -> PairCorrection:
-    """The correction that puts matches onto their rows; matches of one pair may err together."""
-    J = [_derivatives(one) for one in matches]
-    rows = [one.row for one in matches]
+def solve_pair(matches: Sequence[tuple[Array, Array]]) -> PairCorrection:
+    """The correction that puts matches onto their rows, from normalized coordinates (n, 2) in the
+    left and in the right image of each pair; matches of one pair may err together."""
+    J, rows = [], []
+    for left, right in matches:
+        (x, y), (disparity, row) = right.T, (left - right).T
+        J.append(np.column_stack([-(1.0 + y * y), x * y, x, disparity, -disparity * y]))
+        rows.append(row)
     all_J, all_rows = np.concatenate(J), np.concatenate(rows)
     prior = np.diag(np.r_[[STD_ROTATION**-2.0] * 3, [STD_DIRECTION**-2.0] * 2])
     value = np.zeros(5)
     for _ in range(15):
-        left = all_rows - all_J @ value
-        sigma = max(float(1.4826 * np.median(np.abs(left))), 1e-7)
-        weights = np.minimum(1.0, LIMIT * sigma / np.maximum(np.abs(left), 1e-300)) / sigma**2
+        r = np.abs(all_rows - all_J @ value)
+        sigma = max(float(1.4826 * np.median(r)), 1e-7)
+        weights = np.minimum(1.0, LIMIT * sigma / np.maximum(r, 1e-300)) / sigma**2
         H = all_J.T @ (weights[:, None] * all_J) + prior
         value = np.linalg.solve(H, all_J.T @ (weights * all_rows))
     # Each pair's gradient as a whole: what its matches share is not averaged away.
@@ -91,45 +81,34 @@ def solve_pair(matches: Sequence[RowErrors]) -> PairCorrection:
     return PairCorrection(value, H_inv @ spread @ H_inv, sigma)
 
 
-def _derivatives(one: RowErrors) -> Array:
-    x, y = one.xy.T
-    d = one.disparity
-    return np.column_stack([-(1.0 + y * y), x * y, x, d, -d * y])
-
-
 @dataclass(frozen=True)
 class RefinedPair:
     """A rig whose right camera was refined."""
 
     rig: Rig
-    rotation_deg: Array
-    """(3,) by which the right camera was rotated, in the rectified frame."""
+    change: Array
+    """(5,) rotation of the right camera in the rectified frame [deg], and how far it was moved
+    across the baseline [mm], whose length is kept."""
 
-    std_rotation_deg: Array
-    direction_mm: Array
-    """(2,) by which it was moved across the baseline, up to its length."""
+    std: Array
+    """(5,) its standard deviations."""
 
-    std_direction_mm: Array
     row_px: float
-    """Row error that is left, robust standard deviation [px]."""
+    """Remaining row error, robust standard deviation [px]."""
 
     matches: int
     pairs: int
 
     def text(self) -> str:
         """One sentence of what changed."""
-        rotation = " ".join(
-            f"{v:+.3f}+-{s:.3f}"
-            for v, s in zip(self.rotation_deg, self.std_rotation_deg, strict=True)
-        )
-        moved = " ".join(
-            f"{v:+.2f}+-{s:.2f}"
-            for v, s in zip(self.direction_mm, self.std_direction_mm, strict=True)
-        )
+        terms = [
+            f"{value:+.{digits}f}+-{std:.{digits}f}"
+            for value, std, digits in zip(self.change, self.std, (3, 3, 3, 2, 2), strict=True)
+        ]
         return (
             f"right camera refined from {self.matches} matches of {self.pairs} stereo pairs: "
-            f"rotated by {rotation} deg, moved by {moved} mm across the baseline, whose length is "
-            f"kept; {self.row_px:.2f} px off rows are left"
+            f"rotated by {' '.join(terms[:3])} deg, moved by {' '.join(terms[3:])} mm across the "
+            f"baseline, whose length is kept; {self.row_px:.2f} px off rows are left"
         )
 
 
@@ -140,40 +119,36 @@ def refine_right_camera(rig: Rig, frames: Frames) -> RefinedPair:
     """
     chosen = np.unique(np.linspace(0, len(frames) - 1, PAIRS).astype(int))
     pairs = [frames.pair(int(index)) for index in chosen]
-    refined, total, moved = rig, np.zeros(3), np.zeros(2)
+    refined, change = rig, np.zeros(5)
     for _ in range(ROUNDS):
         rectification = rectify(refined)
         matches = []
         for pair in pairs:
             made = keyframe(rectification, pair.left, pair.right)
-            found = made.stereo.found & (made.uv[:, 0] > made.stereo.uv[:, 0])
-            right = (made.stereo.uv[found] - rectification.center) / rectification.focal
-            left = (made.uv[found] - rectification.center) / rectification.focal
-            matches.append(RowErrors(right, left[:, 0] - right[:, 0], left[:, 1] - right[:, 1]))
-        matches = [one for one in matches if len(one.row)]
-        count = sum(len(one.row) for one in matches)
+            found = made.stereo.found & (made.across[:, 0] > 0.0)
+            both = (uv[found] - rectification.center for uv in (made.uv, made.stereo.uv))
+            left, right = (uv / rectification.focal for uv in both)
+            if found.any():
+                matches.append((left, right))
+        count = sum(len(left) for left, _ in matches)
         if count < MIN_MATCHES or len(matches) < MIN_PAIRS:
             raise MeasurementError(
                 f"{frames.source}: {count} stereo matches in {len(matches)} pairs, needed "
                 f"{MIN_MATCHES} in {MIN_PAIRS}; show both cameras more texture."
             )
         correction = solve_pair(matches)
-        total, moved = total + correction.value[:3], moved + correction.value[3:]
+        change += correction.value
         refined = _corrected(refined, correction.value)
-    std = np.sqrt(np.diag(correction.cov))
-    mm = 1e3 * rectification.baseline
-    return RefinedPair(
-        refined, np.rad2deg(total), np.rad2deg(std[:3]), mm * moved, mm * std[3:],
-        correction.row_error * rectification.focal, count, len(matches),
-    )  # fmt: skip
+    units = np.repeat([np.rad2deg(1.0), 1e3 * rectification.baseline], [3, 2])
+    std = units * np.sqrt(np.diag(correction.cov))
+    row_px = correction.row_error * rectification.focal
+    return RefinedPair(refined, units * change, std, row_px, count, len(matches))
 
 
 def _corrected(rig: Rig, value: Array) -> Rig:
     """The rig with its right camera rotated and moved, the baseline as long as before."""
     left, right = rig.cameras[0], rig.cameras[1]
-    R_cr_c0, R_cr1_c1 = rectified_pair_rotations(rig)
-    T_c0_c1 = se3_inv(left.T_b_c) @ right.T_b_c
-    baseline = np.linalg.norm(T_c0_c1[:3, 3])
+    R_cr_c0, R_cr1_c1, baseline = rectifying_rotations(rig)
     direction = np.array([1.0, value[3], value[4]])
     p_cr_c1 = baseline * direction / np.linalg.norm(direction)
     R_cr_c1 = so3_exp(value[:3]) @ R_cr1_c1

@@ -79,41 +79,39 @@ def added(A: Rows, B: Rows) -> Rows:
 
 Blocks = tuple[Rows, Rows, Rows, Vector, Vector]
 
+ROBUST_NORM = 3.0
+"""Mahalanobis norm at which a match's weight has dropped to a half (Cauchy)."""
+
 MAX_ITERATIONS = 50
 COST_SLACK = 0.01
 """The covariances move with the rotation, so the cost may rise a little towards the answer."""
 STEP_TOLERANCE = 1e-3
-"""Standard deviations of the pose; reweighting converges only linearly, so no less is asked."""
+"""Standard deviations of the pose; reweighting converges only linearly, so no less is required."""
 
 
 @kernel
-def in_columns(
-    uv: Array, disparity: Array, focal: float, center: tuple[float, float], baseline: float
-) -> Array:
-    """(3, n) points in the left camera frame [m]."""
-    p = np.empty((3, len(uv)))
-    for n in range(len(uv)):
-        z = focal * baseline / disparity[n]
-        p[0, n] = (uv[n, 0] - center[0]) / focal * z
-        p[1, n] = (uv[n, 1] - center[1]) / focal * z
-        p[2, n] = z
-    return p
-
-
-@kernel
-def matches_last(covs: Array) -> Array:
-    """(n, 4, 4) -> (4, 4, n)."""
-    out = np.empty((4, 4, len(covs)))
-    for i in range(4):
-        for j in range(4):
-            for n in range(len(covs)):
-                out[i, j, n] = covs[n, i, j]
-    return out
+def matches_last(
+    places: Array, covs: Array, focal: float, center: tuple[float, float], baseline: float
+) -> tuple[Array, Array]:
+    """(8, n) points in frame k, then in frame k+1 [m], then both disparities, from their pixels and
+    disparities in both frames (n, 6); and (n, 4, 4) -> (4, 4, n)."""
+    seen, covs_last = np.empty((8, len(places))), np.empty((4, 4, len(places)))
+    for n in range(len(places)):
+        for k in range(2):
+            z = focal * baseline / places[n, 3 * k + 2]
+            seen[3 * k, n] = (places[n, 3 * k] - center[0]) / focal * z
+            seen[3 * k + 1, n] = (places[n, 3 * k + 1] - center[1]) / focal * z
+            seen[3 * k + 2, n], seen[6 + k, n] = z, places[n, 3 * k + 2]
+        for i in range(4):
+            for j in range(4):
+                covs_last[i, j, n] = covs[n, i, j]
+    return seen, covs_last
 
 
 @small
-def column(columns: Array, n: int) -> Vector:
-    return columns[0, n], columns[1, n], columns[2, n]
+def column(columns: Array, first: int, n: int) -> Vector:
+    """Three numbers of the n-th match, from row `first` on."""
+    return columns[first, n], columns[first + 1, n], columns[first + 2, n]
 
 
 @small
@@ -188,63 +186,54 @@ def normal_blocks(q: Vector, W: Rows, r: Vector) -> Blocks:
 
 @kernel(fastmath=LIBERTIES)
 def _linearize(
-    T: Array,
-    p0: Array,
-    p1: Array,
-    d0: Array,
-    d1: Array,
-    covs: Array,
-    focal: float,
-    robust: float,
-    weights: Array,
-    chi2: Array,
+    T: Array, seen: Array, covs: Array, focal: float, weights: Array, chi2: Array
 ) -> Blocks:
     """Sum of every match's blocks at T; its weight is rebuilt with T's rotation."""
     R, t = rows(T), (T[0, 3], T[1, 3], T[2, 3])
     zero = (0.0, 0.0, 0.0)
     W_sum, M_sum, N_sum = (zero, zero, zero), (zero, zero, zero), (zero, zero, zero)
     rho_sum, phi_sum = zero, zero
-    for n in range(len(d0)):
-        point0, point1 = column(p0, n), column(p1, n)
-        R_p1 = times(R, point1)
+    for n in range(len(chi2)):
+        p0, p1 = column(seen, 0, n), column(seen, 3, n)
+        R_p1 = times(R, p1)
         q = plus(R_p1, t)
-        r = minus(point0, q)
-        D = residual_derivative(R, point0, R_p1, point1[2], d0[n], d1[n], focal)
+        r = minus(p0, q)
+        D = residual_derivative(R, p0, R_p1, p1[2], seen[6, n], seen[7, n], focal)
         W = information(D, symmetric4(covs, n))
         m2 = dot(r, times(W, r))
-        w = 1.0 / (1.0 + m2 / (robust * robust))
+        w = 1.0 / (1.0 + m2 / (ROBUST_NORM**2))
         chi2[n], weights[n] = m2, w
         W = (scaled(w, W[0]), scaled(w, W[1]), scaled(w, W[2]))
-        W, M, N, W_r, turning = normal_blocks(q, W, r)
+        W, M, N, W_r, q_W_r = normal_blocks(q, W, r)
         W_sum, M_sum, N_sum = added(W_sum, W), added(M_sum, M), added(N_sum, N)
-        rho_sum, phi_sum = plus(rho_sum, W_r), plus(phi_sum, turning)
+        rho_sum, phi_sum = plus(rho_sum, W_r), plus(phi_sum, q_W_r)
     return W_sum, M_sum, N_sum, rho_sum, phi_sum
 
 
 @kernel
 def normal_equations(blocks: Blocks) -> tuple[Array, Array]:
     """H (6, 6) and gradient (6,) out of their blocks."""
-    W, M, N, W_r, turning = blocks
+    W, M, N, W_r, q_W_r = blocks
     H, g = np.empty((6, 6)), np.empty(6)
     for i in range(3):
         for j in range(3):
             H[i, j] = W[i][j]
             H[i, 3 + j] = H[3 + j, i] = -M[i][j]
             H[3 + i, 3 + j] = N[max(i, j)][min(i, j)]
-        g[i], g[3 + i] = -W_r[i], turning[i]
+        g[i], g[3 + i] = -W_r[i], q_W_r[i]
     return H, g
 
 
 @kernel
-def cauchy_cost(chi2: Array, robust: float) -> float:
+def cauchy_cost(chi2: Array) -> float:
     """Sum of c^2 log(1 + chi2 / c^2), as logarithms of products: there are far fewer of those."""
     total, product = 0.0, 1.0
     for m2 in chi2:
-        product *= 1.0 + m2 / (robust * robust)
+        product *= 1.0 + m2 / ROBUST_NORM**2
         if product > 1e100:
             total += math.log(product)
             product = 1.0
-    return robust * robust * (total + math.log(product))
+    return ROBUST_NORM**2 * (total + math.log(product))
 
 
 @kernel
@@ -273,56 +262,33 @@ def solve_spd(A: Array, b: Array) -> tuple[Array, bool]:
 
 
 @kernel
-def _damped(H: Array, damping: float) -> Array:
-    out = H.copy()
-    for i in range(6):
-        out[i, i] = H[i, i] * (1.0 + damping) + 1e-12
-    return out
-
-
-@kernel
-def _squared_length(step: Array, H: Array) -> float:
-    """step^T H step: its length in standard deviations, squared."""
-    total = 0.0
-    for i in range(6):
-        for j in range(6):
-            total += step[i] * H[i, j] * step[j]
-    return total
-
-
-@kernel
 def gauss_newton(
-    p0: Array,
-    p1: Array,
-    d0: Array,
-    d1: Array,
-    covs: Array,
-    focal: float,
-    start: Array,
-    robust: float,
+    seen: Array, covs: Array, focal: float, start: Array
 ) -> tuple[Array, Array, Array, Array, bool]:
     """T, H, weights, chi2 and whether it converged; damped where the robust cost rises.
 
-    Points are (3, n), covariances of (u1, v1, d0, d1) are (4, 4, n).
+    `seen` (8, n) are points in frame k, then in frame k+1, then both disparities; covariances of
+    (u1, v1, d0, d1) are (4, 4, n).
     """
-    weights, chi2 = np.empty(len(d0)), np.empty(len(d0))
+    weights, chi2 = np.empty(seen.shape[1]), np.empty(seen.shape[1])
     T = start.copy()
-    H, g = normal_equations(_linearize(T, p0, p1, d0, d1, covs, focal, robust, weights, chi2))
-    cost = cauchy_cost(chi2, robust)
+    H, g = normal_equations(_linearize(T, seen, covs, focal, weights, chi2))
+    cost = cauchy_cost(chi2)
     damping, converged, rejected = 0.0, False, False
     for _ in range(MAX_ITERATIONS):
-        step, solved = solve_spd(_damped(H, damping), -g)
+        damped = H.copy()
+        for i in range(6):
+            damped[i, i] = H[i, i] * (1.0 + damping) + 1e-12
+        step, solved = solve_spd(damped, -g)
         if not solved:
             break
         # A damped step is small for other reasons.
-        if damping < 1e-3 and _squared_length(step, H) < STEP_TOLERANCE * STEP_TOLERANCE:
+        if damping < 1e-3 and (np.outer(step, step) * H).sum() < STEP_TOLERANCE**2:
             converged = True
             break
         T_new = se3_mul(se3_exp(step), T)
-        H_new, g_new = normal_equations(
-            _linearize(T_new, p0, p1, d0, d1, covs, focal, robust, weights, chi2)
-        )
-        cost_new = cauchy_cost(chi2, robust)
+        H_new, g_new = normal_equations(_linearize(T_new, seen, covs, focal, weights, chi2))
+        cost_new = cauchy_cost(chi2)
         rejected = cost_new > cost * (1.0 + COST_SLACK)
         if rejected:
             damping = 1e-4 if damping == 0.0 else damping * 10.0
@@ -330,15 +296,12 @@ def gauss_newton(
             T, H, g, cost = T_new, H_new, g_new, cost_new
             damping = 0.0 if damping < 1e-6 else damping * 0.1
     if rejected:
-        # Weights are still those of the pose that was turned down.
-        _linearize(T, p0, p1, d0, d1, covs, focal, robust, weights, chi2)
+        # Weights are still those of the pose that was rejected.
+        _linearize(T, seen, covs, focal, weights, chi2)
     return T, H, weights, chi2, converged
 
 
 Which = NDArray[np.intp] | NDArray[np.bool_]
-
-ROBUST_NORM = 3.0
-"""Mahalanobis norm at which a match's weight has dropped to a half (Cauchy)."""
 
 INLIER_CHI2 = chi2_quantile(3, 0.999)
 """Squared Mahalanobis norm below which a match fits: 99.9 % of chi-square with 3 dof."""
@@ -354,8 +317,19 @@ class PinholePair:
     """The rectified stereo camera: all that geometry needs of it."""
 
     focal: float
+    """[px] of both axes."""
+
     center: tuple[float, float]
+    """cx, cy [px] of both images."""
+
     baseline: float
+    """[m]; depth = focal * baseline / disparity."""
+
+    @property
+    def K(self) -> Array:
+        """(3, 3) camera matrix of both images [px]."""
+        (cx, cy), f = self.center, self.focal
+        return np.array([[f, 0.0, cx], [0.0, f, cy], [0.0, 0.0, 1.0]])
 
 
 @dataclass(frozen=True)
@@ -386,7 +360,7 @@ class Matches:
 
 @dataclass(frozen=True)
 class TwoFrame:
-    """The pose that fits the matches best."""
+    """The pose that fits matches best, and the matches with their covariances."""
 
     T_ck_ck1: Array
     cov: Array
@@ -400,6 +374,12 @@ class TwoFrame:
 
     converged: bool
 
+    matches: Matches
+    covs: Array
+    """(n, 4, 4) of (u1, v1, d0, d1) [px^2]."""
+
+    camera: PinholePair
+
     @property
     def inliers(self) -> int:
         return int((self.chi2 < INLIER_CHI2).sum())
@@ -412,35 +392,20 @@ def points(uv: Array, disparity: Array, camera: PinholePair) -> Array:
     return np.column_stack([(uv - center) / camera.focal * z[:, None], z])
 
 
-def point_covariances(p: Array, disparity: Array, covs_uvd: Array, focal: float) -> Array:
-    """(n, 3, 3) of points whose pixel and disparity have covariances (n, 3, 3) [px^2]."""
-    D = np.zeros((len(p), 3, 3))
-    D[:, 0, 0] = D[:, 1, 1] = p[:, 2] / focal
-    D[:, :, 2] = -p / disparity[:, None]
-    return D @ covs_uvd @ np.swapaxes(D, 1, 2)
-
-
 def two_frame_pose(
     matches: Matches, covs: Array, camera: PinholePair, T_ck_ck1: Array | None = None
 ) -> TwoFrame:
     """Minimise Eq. 5 over the pose; `covs` are (n, 4, 4) of (u1, v1, d0, d1) [px^2]."""
-    d0, d1 = np.ascontiguousarray(matches.disparity0), np.ascontiguousarray(matches.disparity1)
-    lens = (camera.focal, camera.center, camera.baseline)
-    T, H, weights, chi2, converged = gauss_newton(
-        in_columns(np.ascontiguousarray(matches.uv0), d0, *lens),
-        in_columns(np.ascontiguousarray(matches.uv1), d1, *lens),
-        d0,
-        d1,
-        matches_last(np.ascontiguousarray(covs)),
-        camera.focal,
-        np.eye(4) if T_ck_ck1 is None else np.ascontiguousarray(T_ck_ck1),
-        ROBUST_NORM,
-    )
+    places = matches.uv0, matches.disparity0, matches.uv1, matches.disparity1
+    lens = camera.focal, camera.center, camera.baseline
+    seen, covs_last = matches_last(np.column_stack(places), np.ascontiguousarray(covs), *lens)
+    start = np.eye(4) if T_ck_ck1 is None else np.ascontiguousarray(T_ck_ck1)
+    T, H, weights, chi2, converged = gauss_newton(seen, covs_last, camera.focal, start)
     # Products of many rotations drift off the group by rounding; one Newton step puts them back.
     R = T[:3, :3]
     T = se3(1.5 * R - 0.5 * R @ R.T @ R, T[:3, 3])
     cov = np.asarray(ROBUST_FACTOR * np.linalg.inv(H), np.float64)
-    return TwoFrame(T, cov, weights, chi2, bool(converged))
+    return TwoFrame(T, cov, weights, chi2, bool(converged), matches, covs, camera)
 
 
 def residual_terms(

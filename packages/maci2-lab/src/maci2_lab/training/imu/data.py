@@ -19,9 +19,9 @@ from maci2.imu.learned_model import BLOCK, CONTEXT, DeviceConstants
 from maci2.imu.measurements import TrackedVertical
 from maci2.sensors import ImuNoise, ImuSamples, Recording
 from maci2.tools.ground_truth.audit_files import cached_audit
-from maci2.tools.ground_truth.states import Indices, TruthStates, truth_states
 from maci2.types import GRAVITY_W, NS, Array, Stamps
 from maci2_lab.evaluation.audited_integration import AuditedStates, audited_states
+from maci2_lab.evaluation.truth_states import Indices, TruthStates, truth_states
 
 CHUNK_S = 10.0
 """Stretches whose mean biases show how a bias wanders within a recording; its halves where it is

@@ -10,8 +10,9 @@ import torch
 
 from maci2.datasets import open_recording
 from maci2.errors import DatasetError, OptionError
+from maci2.geometry.gaussian import predictive_variance
 from maci2.imu import BiasPrior
-from maci2.imu.bias_tracker import StationaryShift, shift_of, stationary_rate
+from maci2.imu.bias_tracker import STD_INSTABILITY, StationaryShift, stationary_blocks
 from maci2.imu.learned_model import (
     DeviceConstants,
     ImuModel,
@@ -19,7 +20,7 @@ from maci2.imu.learned_model import (
     load_imu_model,
     require_no_gaps,
 )
-from maci2.sensors import Recording, require_plausible
+from maci2.sensors import ImuSamples, Recording, require_plausible
 from maci2.types import Array
 from maci2_lab.evaluation.imu_report import imu_report, model_predictor
 from maci2_lab.evaluation.integration_errors import LabelNoise
@@ -57,6 +58,9 @@ log = logging.getLogger(__name__)
 
 VALIDATION_STRIDE = 3
 """Audited states from one window to the next on which epochs are compared."""
+
+ENOUGH = 3
+"""Number of recordings with a stationary part from which the shift is learned."""
 
 
 def train_imu(
@@ -150,6 +154,23 @@ def rest_shift(tracks: list[Track]) -> StationaryShift:
     """Rate of the stationary gyroscope beyond its bias in motion."""
     rates = [(stationary_rate(track.imu), track.own_bias.mean[:3]) for track in tracks]
     return shift_of([rate - bias for rate, bias in rates if rate is not None])
+
+
+def stationary_rate(samples: ImuSamples) -> Array | None:
+    """(3,) what the gyroscope reads while stationary [rad/s]; None if the device never is."""
+    blocks = stationary_blocks(samples)
+    if not blocks.still.any():
+        return None
+    weight = blocks.std_rate[blocks.still] ** -2
+    return np.asarray((weight * blocks.rate[blocks.still]).sum(0) / weight.sum(0))
+
+
+def shift_of(seen: list[Array]) -> StationaryShift:
+    """Shift to expect of an unseen recording, from the shifts of seen ones."""
+    if len(seen) < ENOUGH:
+        return StationaryShift()
+    std = np.sqrt(predictive_variance(np.array(seen)) + STD_INSTABILITY**2)
+    return StationaryShift(np.mean(seen, axis=0), np.full(3, std))
 
 
 def load_tracks(

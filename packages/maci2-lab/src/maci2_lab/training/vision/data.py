@@ -1,7 +1,7 @@
 """Rendered keyframes with the exact error of every match: what the network learns from."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from maci2.simulation.rendering.view import View
 from maci2.simulation.trajectory import MotionKind, Trajectory, random_trajectory
 from maci2.types import Array
 from maci2.vision.keyframe import Keyframe, keyframe, match_keyframes
-from maci2.vision.predicted_rotation import PredictedRotation
 from maci2.vision.rectify import Rectification, rectify
+from maci2.vision.relative_poses import PredictedRotation
 from maci2.vision.two_frame import Matches, PinholePair
 
 KINDS: tuple[MotionKind, ...] = ("handheld", "drone", "static")
@@ -132,16 +132,17 @@ def _matches(
     rng: np.random.Generator,
 ) -> RenderedMatches:
     Ts_w_cr = _poses(trajectory, times) @ rectification.T_b_cr
-    camera = PinholePair(rectification.focal, rectification.center, rectification.baseline)
+    # The rendered rig is exact: no median of row errors is to be taken out.
+    first = replace(frames[0], row_offset=0.0)
     T_ck_ck1 = se3_inv(Ts_w_cr[0]) @ Ts_w_cr[1]
     R_ck_ck1 = so3_exp(PREDICTION_STD * rng.standard_normal(3)) @ T_ck_ck1[:3, :3]
     predicted = PredictedRotation(R_ck_ck1, PREDICTION_STD**2 * np.eye(3))
-    found = match_keyframes(frames[0], [], frames[1], 0.0, camera, predicted)
+    found = match_keyframes(first, [], frames[1], rectification, predicted)
     errors = match_errors(
         found.matches, view, rectification, Ts_w_cr[0], times[0], Ts_w_cr[1], times[1]
     )
     return RenderedMatches(
-        scene, found.features.inputs, errors, found.matches, camera, T_ck_ck1, predicted
+        scene, found.features.inputs, errors, found.matches, rectification, T_ck_ck1, predicted
     )
 
 

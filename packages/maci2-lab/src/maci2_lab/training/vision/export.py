@@ -5,8 +5,7 @@ from pathlib import Path
 import torch
 
 from maci2 import __version__
-from maci2.vision.covariance import FORMAT, METADATA_KEY, MatchCard
-from maci2.vision.match_features import INPUTS
+from maci2.vision.covariance import FORMAT, INPUTS, METADATA_KEY, MatchCard
 from maci2_lab.training.vision.data import RenderedMatches
 from maci2_lab.training.vision.train import Calibration, MatchNetwork, VisionTrainingConfig, split
 from maci2_lab.training.weight_file import largest_difference, onnx_of, write_agreeing

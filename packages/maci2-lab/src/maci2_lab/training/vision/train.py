@@ -14,11 +14,16 @@ from maci2.errors import DatasetError
 from maci2.geometry import se3_inv, se3_log
 from maci2.geometry.gaussian import chi2_quantile, chi2_significance, nees
 from maci2.types import Array
-from maci2.vision.covariance import MAX_STD_PX, MIN_STD_PX, OUTPUTS, covariances
-from maci2.vision.klt import spread
-from maci2.vision.match_features import INPUTS
-from maci2.vision.outlier_rejection import MIN_MATCHES, consensus_pose
-from maci2.vision.relative_pose import CONTAMINATION, MAX_MATCHES, RADIUS_PX, contamination_scale
+from maci2.vision.covariance import INPUTS, MAX_STD_PX, MIN_STD_PX, OUTPUTS, covariances
+from maci2.vision.keyframe import spread
+from maci2.vision.relative_pose import (
+    CONTAMINATION,
+    MAX_MATCHES,
+    MIN_MATCHES,
+    RADIUS_PX,
+    consensus_pose,
+    contamination_scale,
+)
 from maci2.vision.two_frame import INLIER_CHI2, ROBUST_FACTOR, ROBUST_NORM, points
 from maci2_lab.training.vision.data import RenderedMatches
 

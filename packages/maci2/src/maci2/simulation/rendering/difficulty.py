@@ -1,14 +1,10 @@
 """Difficulty of images, as one record of choices."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
 
 import numpy as np
 
 from maci2.errors import OptionError
-
-Level = Literal["easy", "hard"]
-
 
 SHARES = (
     "vignetting",
@@ -84,9 +80,8 @@ class Difficulty:
             value = getattr(self, one.name)
             if not 0.0 <= value < 1e6:
                 raise OptionError(f"{one.name} is {value}, needed 0 or more and finite.")
-        for name in SHARES:
-            if getattr(self, name) > 1.0:
-                raise OptionError(f"{name} is {getattr(self, name)}, needed at most 1.")
+            if one.name in SHARES and value > 1.0:
+                raise OptionError(f"{one.name} is {value}, needed at most 1.")
         if not self.light > 0.0:
             raise OptionError(f"light is {self.light}, needed above 0.")
 

@@ -1,7 +1,7 @@
 """Recordings with images, rendered along a simulated motion or a recording's ground truth."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -70,9 +70,19 @@ def render_recording(
         )
     stamps_ns = stamps_to_render(recording, truth, config)
     cut = _cut(recording, truth, stamps_ns)
-    with whole_folder(folder) as unfinished:
+    with whole_folder(folder) as unfinished, ThreadPoolExecutor(2) as writers:
         write_euroc(cut, unfinished)
-        render_images(cut, unfinished / "mav0", config, on_pair)
+        cameras = [unfinished / "mav0" / f"cam{index}" / "data" for index in range(2)]
+        for camera in cameras:
+            camera.mkdir(parents=True, exist_ok=True)
+        # One pair is written while the next is rendered.
+        being_written: Iterator[None] = iter(())
+        for done, pair in enumerate(rendered_pairs(cut, config)):
+            list(being_written)
+            files = [camera / f"{int(stamps_ns[done])}.png" for camera in cameras]
+            being_written = writers.map(write_image, files, pair)
+            on_pair(done + 1, len(stamps_ns))
+        list(being_written)
     return replace(cut, path=folder)
 
 
@@ -97,32 +107,6 @@ def scene_for(recording: Recording, config: RenderConfig) -> tuple[Scene, list[V
     return scene, views
 
 
-def render_images(
-    recording: Recording,
-    mav0: Path,
-    config: RenderConfig,
-    on_pair: Callable[[int, int], None] = lambda done, total: None,
-) -> None:
-    """Render and write the pair of every timestamp, writing one while the next is rendered."""
-    folders = [mav0 / f"cam{index}" / "data" for index in range(2)]
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-    stamps_ns = recording.camera_stamps_ns[0]
-    with ThreadPoolExecutor(len(folders)) as writers:
-        being_written: list[Future[None]] = []
-        for done, pair in enumerate(rendered_pairs(recording, config)):
-            for file in being_written:
-                file.result()
-            name = f"{int(stamps_ns[done])}.png"
-            being_written = [
-                writers.submit(write_image, folder / name, image)
-                for folder, image in zip(folders, pair, strict=True)
-            ]
-            on_pair(done + 1, len(stamps_ns))
-        for file in being_written:
-            file.result()
-
-
 def rendered_pairs(recording: Recording, config: RenderConfig) -> Iterator[list[Image]]:
     """Left and right image of every timestamp."""
     hard = config.difficulty
@@ -138,16 +122,13 @@ def rendered_pairs(recording: Recording, config: RenderConfig) -> Iterator[list[
         gain = exposure_gain(hard, rng)
         gain = BLACKOUT_LEVEL / 255.0 if black[k] else gain
         t = (int(stamp_ns) - int(stamps_ns[0])) / NS
-        yield [
-            view.render(
-                _in_scene(Ts_w_b[k] @ camera.T_b_c, scene),
-                t,
-                gain,
-                rng,
-                _in_scene(Ts_later[k] @ camera.T_b_c, scene),
+        pair = []
+        for view in views:
+            T_w_c, T_later = (
+                _in_scene(T_w_b @ view.camera.T_b_c, scene) for T_w_b in (Ts_w_b[k], Ts_later[k])
             )
-            for view, camera in zip(views, recording.rig.cameras, strict=True)
-        ]
+            pair.append(view.render(T_w_c, t, gain, rng, T_later))
+        yield pair
 
 
 def _in_scene(T_w_c: Array, scene: Scene) -> Array:
@@ -189,11 +170,10 @@ def _cut(recording: Recording, truth: GroundTruth, stamps_ns: Stamps) -> Recordi
     imu = recording.imu
     inside = (imu.stamps_ns >= low) & (imu.stamps_ns <= high)
     known = (truth.stamps_ns >= low) & (truth.stamps_ns <= high)
+    samples = {name: getattr(imu, name)[inside] for name in ("stamps_ns", "gyro", "acc")}
     return replace(
         recording,
-        imu=replace(
-            imu, stamps_ns=imu.stamps_ns[inside], gyro=imu.gyro[inside], acc=imu.acc[inside]
-        ),
+        imu=replace(imu, **samples),
         rig=replace(recording.rig, cameras=recording.rig.cameras[:2], exact=True),
         camera_stamps_ns=(stamps_ns, stamps_ns.copy()),
         truths={"state_groundtruth_estimate0": truth.part(known)},

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from maci2.jit import kernel
 from maci2.simulation.rendering.scene import (
+    LEVEL_SIDES,
     LEVELS,
     TEXELS_PER_METRE,
-    TEXTURE_SIDE,
-    texture_floats,
+    Scene,
+    Surfaces,
 )
 from maci2.types import Array
 
@@ -25,24 +26,11 @@ compiled = kernel(fastmath=True, nogil=True)
 dissolved = kernel(fastmath=True, forceinline=True)
 """Decorator of functions called for every ray: a call would copy all arguments."""
 
-FLOATS = texture_floats()
-LEVEL_START = np.concatenate(
-    [[0], np.cumsum([(TEXTURE_SIDE >> level) ** 2 for level in range(LEVELS)])[:-1]]
-).astype(np.int64)
-SIDE = TEXTURE_SIDE
+LEVEL_ENDS = np.cumsum(LEVEL_SIDES**2)
+LEVEL_STARTS, FLOATS = LEVEL_ENDS - LEVEL_SIDES**2, int(LEVEL_ENDS[-1])
+"""Numbers of a texture before each level of its pyramid, and in all of them."""
 
-
-class Surfaces(NamedTuple):
-    """Appearance of the faces of boxes; see `Scene`."""
-
-    pixel_angle: float
-    """[rad] Between neighbouring pixels: textures are filtered to that size."""
-
-    varied: int
-    faces: NDArray[np.int64]
-    shades: Array
-    shifts: Array
-    textures: NDArray[np.float32]
+SIDE = int(LEVEL_SIDES[0])
 
 
 @dissolved
@@ -56,7 +44,7 @@ def _texel(textures: NDArray[np.float32], base: int, level: int, s: float, t: fl
     a, b = s - i, t - j
     i0, j0 = int(i) & (side - 1), int(j) & (side - 1)
     i1, j1 = (i0 + 1) & (side - 1), (j0 + 1) & (side - 1)
-    start = base + LEVEL_START[level]
+    start = base + LEVEL_STARTS[level]
     top = (1.0 - a) * textures[start + j0 * side + i0] + a * textures[start + j0 * side + i1]
     low = (1.0 - a) * textures[start + j1 * side + i0] + a * textures[start + j1 * side + i1]
     return (1.0 - b) * top + b * low
@@ -72,37 +60,11 @@ def _tile(texture: int, varied: int, count: int, s: float, t: float) -> int:
     return varied + (texture + place) % (count - varied)
 
 
-@dissolved
-def shade(
-    surfaces: Surfaces, box: int, face: int, origin: Ray, direction: Ray, distance: float
-) -> float:
-    """Brightness where a ray ends, filtered to the size of the pixel there.
-
-    `origin` and `direction` are the ray's in the frame of the box.
-    """
-    normal = face // 2
-    i, j = (normal + 1) % 3, (normal + 2) % 3
-    s = (origin[i] + distance * direction[i]) * TEXELS_PER_METRE + surfaces.shifts[box, face, 0]
-    t = (origin[j] + distance * direction[j]) * TEXELS_PER_METRE + surfaces.shifts[box, face, 1]
-    slant = max(abs(direction[normal]), 0.05)
-    footprint = distance * surfaces.pixel_angle * TEXELS_PER_METRE / math.sqrt(slant)
-    level = min(max(math.log2(max(footprint, 1e-6)), 0.0), LEVELS - 1.001)
-    lower = int(level)
-    count = len(surfaces.textures) // FLOATS
-    base = _tile(surfaces.faces[box, face], surfaces.varied, count, s, t) * FLOATS
-    fine = _texel(surfaces.textures, base, lower, s, t)
-    coarse = _texel(surfaces.textures, base, lower + 1, s, t)
-    return surfaces.shades[box, face] * (fine + (level - lower) * (coarse - fine))
-
-
 TILE = 16
 """[px] Side of the tiles."""
 
 SAMPLES = 3
 """Rays per pixel and axis where two surfaces meet."""
-
-FAR = 1e30
-"""[m] Farther than anything."""
 
 
 class Boxes(NamedTuple):
@@ -120,27 +82,56 @@ class Boxes(NamedTuple):
     """(n,) [m] No ray meets the box nearer than this."""
 
 
-class InSight(NamedTuple):
-    """Boxes that the rays of each tile may meet."""
+class Picture(NamedTuple):
+    """Rays of a camera, the scene about it, and what each ray meets."""
 
+    rays: Array
+    """(rows, columns, 3) unit directions in the camera frame."""
+
+    pixel_angle: float
+    """[rad] Between neighbouring pixels: textures are filtered to that size."""
+
+    boxes: Boxes
+    surfaces: Surfaces
     listed: NDArray[np.int64]
-    """(tile rows, tile columns, n) places in `Boxes`, the nearest first."""
+    """(tile rows, tile columns, n) boxes that rays of a tile may meet, as places in `boxes`, the
+    nearest first."""
 
     counts: NDArray[np.int64]
     """(tile rows, tile columns) how many of them."""
 
+    distance: Array
+    """(rows, columns) [m]"""
 
-def boxes_seen(Rs_box_c: Array, origins: Array, half_sizes: Array) -> Boxes:
-    """All boxes of a scene, sorted."""
-    gaps = np.linalg.norm(np.maximum(np.abs(origins) - half_sizes, 0.0), axis=1)
+    surface: NDArray[np.int32]
+    """(rows, columns) six times the box of the scene, plus its face."""
+
+    brightness: NDArray[np.float32]
+    """(rows, columns)"""
+
+
+def empty_picture(rays: Array, pixel_angle: float, scene: Scene, T_w_c: Array, t: float) -> Picture:
+    """The picture of a scene at time t [s], to be filled in by `cast`."""
+    Rs_box_w = np.swapaxes(scene.Rs_w_box, 1, 2)
+    origins = np.einsum("nij,nj->ni", Rs_box_w, T_w_c[:3, 3] - scene.centers_at(t))
+    gaps = np.linalg.norm(np.maximum(np.abs(origins) - scene.half_sizes, 0.0), axis=1)
     gaps[0] = 0.0
-    index = np.concatenate([[0], 1 + np.argsort(gaps[1:], kind="stable")])
-    return Boxes(index, Rs_box_c[index], origins[index], half_sizes[index], gaps[index])
-
-
-def tiles(pixels: int) -> int:
-    """Number of tiles along one side."""
-    return -(-pixels // TILE)
+    order = np.concatenate([[0], 1 + np.argsort(gaps[1:], kind="stable")])
+    Rs_box_c = Rs_box_w @ T_w_c[:3, :3]
+    boxes = Boxes(order, Rs_box_c[order], origins[order], scene.half_sizes[order], gaps[order])
+    shape = rays.shape[:2]
+    tiles = -(-shape[0] // TILE), -(-shape[1] // TILE)
+    return Picture(
+        rays,
+        pixel_angle,
+        boxes,
+        scene.surfaces,
+        listed=np.empty((*tiles, len(gaps)), np.int64),
+        counts=np.empty(tiles, np.int64),
+        distance=np.empty(shape),
+        surface=np.empty(shape, np.int32),
+        brightness=np.empty(shape, np.float32),
+    )
 
 
 @dissolved
@@ -234,61 +225,52 @@ def _list_boxes(rays: Array, boxes: Boxes, margin: float, listed: NDArray[np.int
 
 
 @dissolved
-def _ray(rays: Array, v: int, u: int) -> Ray:
-    return rays[v, u, 0], rays[v, u, 1], rays[v, u, 2]
-
-
-@dissolved
-def _brightness(
-    boxes: Boxes, surfaces: Surfaces, distance: float, box: int, face: int, direction: Ray
-) -> float:
+def _brightness(picture: Picture, distance: float, box: int, face: int, direction: Ray) -> float:
+    """Brightness where a ray ends, filtered to the size of the pixel there; `direction` is the
+    ray's in the frame of the box."""
+    surfaces, boxes = picture.surfaces, picture.boxes
     origin = (boxes.origins[box, 0], boxes.origins[box, 1], boxes.origins[box, 2])
-    return shade(surfaces, boxes.in_scene[box], face, origin, direction, distance)
+    box = boxes.in_scene[box]
+    normal = face // 2
+    i, j = (normal + 1) % 3, (normal + 2) % 3
+    s = (origin[i] + distance * direction[i]) * TEXELS_PER_METRE + surfaces.shifts[box, face, 0]
+    t = (origin[j] + distance * direction[j]) * TEXELS_PER_METRE + surfaces.shifts[box, face, 1]
+    slant = max(abs(direction[normal]), 0.05)
+    footprint = distance * picture.pixel_angle * TEXELS_PER_METRE / math.sqrt(slant)
+    level = min(max(math.log2(max(footprint, 1e-6)), 0.0), LEVELS - 1.001)
+    lower = int(level)
+    count = len(surfaces.textures) // FLOATS
+    base = _tile(surfaces.faces[box, face], surfaces.varied, count, s, t) * FLOATS
+    fine = _texel(surfaces.textures, base, lower, s, t)
+    coarse = _texel(surfaces.textures, base, lower + 1, s, t)
+    return surfaces.shades[box, face] * (fine + (level - lower) * (coarse - fine))
 
 
 @compiled
-def cast(
-    rays: Array,
-    boxes: Boxes,
-    surfaces: Surfaces,
-    first: int,
-    last: int,
-    in_sight: InSight,
-    distance: Array,
-    surface: NDArray[np.int32],
-    brightness: NDArray[np.float32],
-) -> None:
-    """Fill distance [m], surface and brightness of rays (rows, columns, 3) of one camera, and what
-    is in sight, in tile rows from `first` to before `last`."""
+def cast(picture: Picture, first: int, last: int) -> None:
+    """Fill in what the rays of tile rows from `first` to before `last` meet."""
+    rays, boxes = picture.rays, picture.boxes
     rows, columns = rays.shape[0], rays.shape[1]
     for i in range(first, last):
-        for j in range(in_sight.counts.shape[1]):
+        for j in range(picture.counts.shape[1]):
             v0, v1 = i * TILE, min((i + 1) * TILE, rows)
             u0, u1 = j * TILE, min((j + 1) * TILE, columns)
-            listed = in_sight.listed[i, j]
-            count = _list_boxes(rays[v0:v1, u0:u1], boxes, surfaces.pixel_angle, listed)
-            in_sight.counts[i, j] = count
+            listed = picture.listed[i, j]
+            count = _list_boxes(rays[v0:v1, u0:u1], boxes, picture.pixel_angle, listed)
+            picture.counts[i, j] = count
             for v in range(v0, v1):
                 for u in range(u0, u1):
-                    ray = _ray(rays, v, u)
+                    ray = rays[v, u, 0], rays[v, u, 1], rays[v, u, 2]
                     d, box, face, turned = nearest(ray, boxes, listed, count)
-                    distance[v, u] = d
-                    surface[v, u] = 6 * boxes.in_scene[box] + face
-                    brightness[v, u] = _brightness(boxes, surfaces, d, box, face, turned)
+                    picture.distance[v, u] = d
+                    picture.surface[v, u] = 6 * boxes.in_scene[box] + face
+                    picture.brightness[v, u] = _brightness(picture, d, box, face, turned)
 
 
 @compiled
-def smooth_edges(
-    rays: Array,
-    boxes: Boxes,
-    surfaces: Surfaces,
-    first: int,
-    last: int,
-    in_sight: InSight,
-    surface: NDArray[np.int32],
-    brightness: NDArray[np.float32],
-) -> None:
+def smooth_edges(picture: Picture, first: int, last: int) -> None:
     """Pixels where two surfaces meet become the mean of 3x3 rays, in the same tile rows."""
+    surface = picture.surface
     rows, columns = surface.shape
     for v in range(max(first * TILE, 1), min(last * TILE, rows - 1)):
         for u in range(1, columns - 1):
@@ -300,32 +282,26 @@ def smooth_edges(
                 and surface[v + 1, u] == here
             ):
                 continue
-            listed, count = (
-                in_sight.listed[v // TILE, u // TILE],
-                in_sight.counts[v // TILE, u // TILE],
-            )
+            listed = picture.listed[v // TILE, u // TILE]
+            count = picture.counts[v // TILE, u // TILE]
             total = 0.0
             for a in range(SAMPLES):
                 for b in range(SAMPLES):
                     du = 0.5 * ((a + 0.5) / SAMPLES - 0.5)
                     dv = 0.5 * ((b + 0.5) / SAMPLES - 0.5)
-                    ray = _between(rays, v, u, dv, du)
-                    d, box, face, turned = nearest(ray, boxes, listed, count)
-                    total += _brightness(boxes, surfaces, d, box, face, turned)
-            brightness[v, u] = total / (SAMPLES * SAMPLES)
+                    ray = _between(picture.rays, v, u, dv, du)
+                    d, box, face, turned = nearest(ray, picture.boxes, listed, count)
+                    total += _brightness(picture, d, box, face, turned)
+            picture.brightness[v, u] = total / (SAMPLES * SAMPLES)
 
 
 @dissolved
 def _between(rays: Array, v: int, u: int, dv: float, du: float) -> Ray:
     """The ray of pixel (v, u) moved by parts of the way across its neighbours."""
+    here, left, right = rays[v, u], rays[v, u - 1], rays[v, u + 1]
+    above, below = rays[v - 1, u], rays[v + 1, u]
     return (
-        rays[v, u, 0]
-        + du * (rays[v, u + 1, 0] - rays[v, u - 1, 0])
-        + dv * (rays[v + 1, u, 0] - rays[v - 1, u, 0]),
-        rays[v, u, 1]
-        + du * (rays[v, u + 1, 1] - rays[v, u - 1, 1])
-        + dv * (rays[v + 1, u, 1] - rays[v - 1, u, 1]),
-        rays[v, u, 2]
-        + du * (rays[v, u + 1, 2] - rays[v, u - 1, 2])
-        + dv * (rays[v + 1, u, 2] - rays[v - 1, u, 2]),
+        here[0] + du * (right[0] - left[0]) + dv * (below[0] - above[0]),
+        here[1] + du * (right[1] - left[1]) + dv * (below[1] - above[1]),
+        here[2] + du * (right[2] - left[2]) + dv * (below[2] - above[2]),
     )

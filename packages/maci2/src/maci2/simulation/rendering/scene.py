@@ -4,7 +4,8 @@ Textures have 300 texels a metre, right for rooms. A street is therefore a model
 times smaller (`Scene.scale`): the camera sees the same, and a house has features of a house's size.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -18,6 +19,9 @@ TEXTURE_SIDE = 512
 """[texels]; a power of two, so that every level of the pyramid halves it exactly."""
 
 LEVELS = 8
+LEVEL_SIDES = TEXTURE_SIDE >> np.arange(LEVELS)
+"""[texels] of each level of a texture's pyramid."""
+
 TEXTURES = 10
 TEXELS_PER_METRE = 300.0
 CLEARANCE = 0.7
@@ -26,6 +30,25 @@ CLEARANCE = 0.7
 COVER_PERIOD_S = 2.5
 COVER_DISTANCE, COVER_HALF_SIZE, COVER_SWAY = 1.8, 0.9, 0.15
 """[m] Of the crate that hides the scene: its centre before the camera, and its motion there."""
+
+
+class Surfaces(NamedTuple):
+    """Appearance of the faces of n boxes."""
+
+    varied: int
+    """Textures from here on change from tile to tile; those before are plain or repeat."""
+
+    faces: NDArray[np.int64]
+    """(n, 6) texture of each face."""
+
+    shades: Array
+    """(n, 6) how bright each face is lit, 0..1."""
+
+    shifts: Array
+    """(n, 6, 2) where on the texture each face begins [texels]."""
+
+    textures: NDArray[np.float32]
+    """All textures with their pyramids, flat."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +70,7 @@ class Scene:
     rate: float
     """[rad/s] of all swaying."""
 
-    faces: NDArray[np.int64]
-    """(n, 6) texture of each face."""
-
-    varied: int
-    """Textures from here on change from tile to tile; those before are plain or repeat."""
-
-    shades: Array
-    """(n, 6) how bright each face is lit, 0..1."""
-
-    shifts: Array
-    """(n, 6, 2) where on the texture each face begins [texels]."""
-
-    textures: NDArray[np.float32] = field(repr=False)
-    """All textures with their pyramids, flat; see `texture_offset`."""
+    surfaces: Surfaces
 
     scale: float = 1.0
     """Metres of the world that are one metre of the scene."""
@@ -85,17 +95,20 @@ def with_cover(scene: Scene, times: Array, Ts_w_c: Array, share: float) -> Scene
     ahead = np.where(hides, COVER_DISTANCE, -20.0)
     p_c = np.column_stack([sway, ahead])
     places = np.einsum("nij,nj->ni", Ts_w_c[:, :3, :3], p_c) + Ts_w_c[:, :3, 3]
+    surfaces = scene.surfaces
     # Textured like the surfaces that have the most to see.
-    face = np.full((1, 6), max(scene.varied, TEXTURES - 1) if scene.varied < TEXTURES else 0)
+    face = np.full((1, 6), TEXTURES - 1 if surfaces.varied < TEXTURES else 0)
     return replace(
         scene,
         centers=np.vstack([scene.centers, places[:1]]),
         Rs_w_box=np.concatenate([scene.Rs_w_box, np.eye(3)[None]]),
         half_sizes=np.vstack([scene.half_sizes, np.full((1, 3), COVER_HALF_SIZE)]),
         velocities=np.vstack([scene.velocities, np.zeros((1, 3))]),
-        faces=np.vstack([scene.faces, face]),
-        shades=np.vstack([scene.shades, np.full((1, 6), 0.9)]),
-        shifts=np.concatenate([scene.shifts, np.zeros((1, 6, 2))]),
+        surfaces=surfaces._replace(
+            faces=np.vstack([surfaces.faces, face]),
+            shades=np.vstack([surfaces.shades, np.full((1, 6), 0.9)]),
+            shifts=np.concatenate([surfaces.shifts, np.zeros((1, 6, 2))]),
+        ),
         cover=(times, places),
     )
 
@@ -107,10 +120,9 @@ def random_scene(
     low, high = path_w.min(axis=0), path_w.max(axis=0)
     margin = rng.uniform(1.5, 3.5, size=(2, 3))
     low, high = low - margin[0], high + margin[1]
-    centers, half_sizes = [0.5 * (low + high)], [0.5 * (high - low)]
-    Rs = [np.eye(3)]
+    placed = [(0.5 * (low + high), np.eye(3), 0.5 * (high - low))]
     for _ in range(40 * boxes):
-        if len(centers) == boxes + 1:
+        if len(placed) == boxes + 1:
             break
         half = rng.uniform(0.08, 0.6, size=3)
         if rng.random() < 0.4:
@@ -119,51 +131,43 @@ def random_scene(
         center = rng.uniform(low, high)
         distance = np.linalg.norm(path_w[::4] - center, axis=1).min()
         if distance > CLEARANCE + np.linalg.norm(half):
-            centers.append(center)
-            half_sizes.append(half)
-            Rs.append(so3_exp(rng.normal(0.0, 0.7, size=3)))
-    count = len(centers)
-    velocities = np.zeros((count, 3))
-    moving = rng.permutation(np.arange(1, count))[: difficulty.moving_boxes]
+            placed.append((center, so3_exp(rng.normal(0.0, 0.7, size=3)), half))
+    velocities = np.zeros((len(placed), 3))
+    moving = rng.permutation(np.arange(1, len(placed)))[: difficulty.moving_boxes]
     velocities[moving] = rng.normal(0.0, 0.6, size=(len(moving), 3))
-    textures, varied = scene_textures(difficulty, rng)
-    faces = rng.integers(TEXTURES, size=(count, 6))
-    return Scene(
-        centers=np.array(centers),
-        Rs_w_box=np.array(Rs),
-        half_sizes=np.array(half_sizes),
-        velocities=velocities,
-        rate=2.0,
-        faces=faces,
-        varied=varied,
-        shades=rng.uniform(0.55, 1.0, size=(count, 6)),
-        shifts=rng.uniform(0.0, TEXTURE_SIDE, size=(count, 6, 2)),
-        textures=textures,
-    )
+    centers, Rs_w_box, half_sizes = map(np.array, zip(*placed, strict=True))
+    surfaces = _surfaces(len(placed), difficulty, rng)
+    return Scene(centers, Rs_w_box, half_sizes, velocities, 2.0, surfaces)
 
 
-def texture_floats() -> int:
-    """Count of numbers in one texture with its pyramid."""
-    return sum((TEXTURE_SIDE >> level) ** 2 for level in range(LEVELS))
-
-
-def scene_textures(
-    difficulty: Difficulty, rng: np.random.Generator
-) -> tuple[NDArray[np.float32], int]:
-    """Flat pyramids: plain ones, then repeating ones, as the difficulty asks, then varied ones from
-    the index that is returned."""
+def _surfaces(
+    boxes: int, difficulty: Difficulty, rng: np.random.Generator, sky: bool = False
+) -> Surfaces:
+    """Random surfaces, plain and repeating ones as the difficulty asks; a `sky` is plain, and
+    nothing else where no wall is."""
+    plain = max(difficulty.plain_walls, 1.0 / TEXTURES if sky else 0.0)
     flat, varied = [], TEXTURES
     for index in range(TEXTURES):
         share = (index + 0.5) / TEXTURES
-        if share < difficulty.plain_walls:
+        if share < plain:
             image = _plain(rng)
-        elif share < difficulty.plain_walls + difficulty.repetition:
+        elif share < plain + difficulty.repetition:
             image = _repeating(rng)
         else:
             image = dead_leaves(rng)
             varied = min(varied, index)
         flat.append(_pyramid(image))
-    return np.concatenate(flat), varied
+    first = varied if sky and difficulty.plain_walls == 0.0 else 0
+    faces = rng.integers(first, TEXTURES, size=(boxes, 6))
+    if sky:
+        faces[0, SKY_FACE] = 0
+    return Surfaces(
+        varied,
+        faces,
+        shades=rng.uniform(0.55, 1.0, size=(boxes, 6)),
+        shifts=rng.uniform(0.0, TEXTURE_SIDE, size=(boxes, 6, 2)),
+        textures=np.concatenate(flat),
+    )
 
 
 def dead_leaves(rng: np.random.Generator, leaves: int = 900) -> NDArray[np.float32]:
@@ -228,10 +232,8 @@ def _repeating(rng: np.random.Generator) -> NDArray[np.float32]:
 def _pyramid(image: NDArray[np.float32]) -> NDArray[np.float32]:
     """Each level the mean of 2x2 of the one below, flat one after the other."""
     levels = [image]
-    for _ in range(LEVELS - 1):
-        above = levels[-1]
-        side = above.shape[0] // 2
-        levels.append(above.reshape(side, 2, side, 2).mean(axis=(1, 3)))
+    for side in LEVEL_SIDES[1:]:
+        levels.append(levels[-1].reshape(side, 2, side, 2).mean(axis=(1, 3)))
     return np.concatenate([level.ravel() for level in levels]).astype(np.float32)
 
 
@@ -264,87 +266,74 @@ class _Street:
 
     def __init__(self, times: Array, path_w: Array, rng: np.random.Generator) -> None:
         self.times, self.path_w, self.rng = times, path_w, rng
+        self.speed = np.linalg.norm(path_w[-1] - path_w[0]) / (times[-1] - times[0])
         self.road = float(path_w[:, 2].mean()) - CAMERA_HEIGHT
         low, high = path_w.min(axis=0) - FARTHEST, path_w.max(axis=0) + FARTHEST
         low[2], high[2] = self.road, self.road + SKY
         # Center, yaw, half size and velocity of each box; the first is what closes the view.
         self.boxes = [(0.5 * (low + high), 0.0, 0.5 * (high - low), np.zeros(3))]
 
-    def stand(self, half: Array, nearest: float, farthest: float) -> None:
-        """Place a box beside the path, along it, clear of all of it; or none after some trials."""
-        rng = self.rng
-        for _ in range(TRIALS):
-            k, heading, across = self._anywhere()
-            across = across * rng.choice([-1.0, 1.0])
-            center = self.path_w[k] + rng.uniform(nearest, farthest) * across
-            center = center + rng.uniform(-20.0, 60.0) * heading
-            center[2] = self.road + half[2]
-            away = np.linalg.norm(self.path_w[:, :2] - center[:2], axis=1).min()
-            if away > STREET_CLEARANCE + np.linalg.norm(half[:2]):
-                yaw = float(np.arctan2(heading[1], heading[0]))
-                self.boxes.append((center, yaw, half, np.zeros(3)))
-                return
+    def place(
+        self,
+        half: Array,
+        aside: tuple[float, float],
+        ahead: tuple[float, float] = (-20.0, 60.0),
+        speeds: tuple[float, float] = (0.0, 0.0),
+        direction: float = 0.0,
+    ) -> None:
+        """Place a box at random beside the path and along it, clear of all of it; or none after
+        some trials.
 
-    def drive(self, oncoming: bool) -> None:
-        """Place a vehicle that meets the camera, or one that goes ahead of it at its own speed."""
+        A vehicle has a `direction`: 1 goes ahead of the camera at `speeds` over the camera's, on
+        its right; -1 meets it, on its left.
+        """
         rng, times, path_w = self.rng, self.times, self.path_w
-        speed = np.linalg.norm(path_w[-1] - path_w[0]) / (times[-1] - times[0])
         for _ in range(TRIALS):
-            k, heading, across = self._anywhere()
-            if oncoming:
-                velocity = -rng.uniform(0.6, 1.2) * speed * heading
-                place = path_w[k] + rng.uniform(3.0, 4.5) * across
-                place = place + rng.uniform(5.0, 40.0) * heading
+            k = int(rng.integers(len(path_w) - 1))
+            step = (path_w[k + 1] - path_w[k]) * np.array([1.0, 1.0, 0.0])
+            heading = step / max(float(np.linalg.norm(step)), 1e-9)
+            across = np.array([-heading[1], heading[0], 0.0])
+            if direction == 0.0:
+                side, velocity, facing = rng.choice([-1.0, 1.0]), np.zeros(3), heading
+                reach = float(np.linalg.norm(half[:2]))
             else:
-                velocity = rng.uniform(0.7, 1.2) * speed * heading
-                place = path_w[k] - rng.uniform(0.0, 3.5) * across
-                place = place + rng.uniform(12.0, 30.0) * heading
-            center = place - velocity * np.sin(RATE * times[k]) / RATE
+                velocity = direction * rng.uniform(*speeds) * self.speed * heading
+                side, facing, reach = -direction, velocity, 0.0
+            center = path_w[k] + side * rng.uniform(*aside) * across
+            center = center + rng.uniform(*ahead) * heading
+            center = center - velocity * np.sin(RATE * times[k]) / RATE
+            center[2] = self.road + half[2]
             there = center + velocity * (np.sin(RATE * times) / RATE)[:, None]
-            if np.linalg.norm((there - path_w)[:, :2], axis=1).min() > STREET_CLEARANCE:
-                center[2] = self.road + VEHICLE_HALF[2]
-                yaw = float(np.arctan2(velocity[1], velocity[0]))
-                self.boxes.append((center, yaw, np.array(VEHICLE_HALF), velocity))
+            away = np.linalg.norm((there - path_w)[:, :2], axis=1).min()
+            if away > STREET_CLEARANCE + reach:
+                yaw = float(np.arctan2(facing[1], facing[0]))
+                self.boxes.append((center, yaw, half, velocity))
                 return
-
-    def _anywhere(self) -> tuple[int, Array, Array]:
-        """A random row of the path, the direction of travel there and the one across."""
-        k = int(self.rng.integers(len(self.path_w) - 1))
-        step = (self.path_w[k + 1] - self.path_w[k]) * np.array([1.0, 1.0, 0.0])
-        heading = step / max(float(np.linalg.norm(step)), 1e-9)
-        return k, heading, np.array([-heading[1], heading[0], 0.0])
 
 
 def street_scene(
     times: Array, path_w: Array, difficulty: Difficulty, rng: np.random.Generator
 ) -> Scene:
     """A street along a path (m, 3) that is driven at these times (m,) [s], level, z up."""
-    street = _Street(times, path_w, rng)
+    street, vehicle = _Street(times, path_w, rng), np.array(VEHICLE_HALF)
     for _ in range(HOUSES):
-        street.stand(rng.uniform([3.0, 3.0, 3.0], [8.0, 8.0, 9.0]), 10.0, 30.0)
+        street.place(rng.uniform([3.0, 3.0, 3.0], [8.0, 8.0, 9.0]), (10.0, 30.0))
     for _ in range(POLES):
-        street.stand(np.array([0.15, 0.15, rng.uniform(1.0, 3.0)]), 4.0, 9.0)
+        street.place(np.array([0.15, 0.15, rng.uniform(1.0, 3.0)]), (4.0, 9.0))
     for _ in range(PARKED):
-        street.stand(np.array(VEHICLE_HALF), 4.0, 7.0)
+        street.place(vehicle, (4.0, 7.0))
     for number in range(VEHICLES):
-        street.drive(oncoming=number % 2 == 0)
-    centers, yaws, half_sizes, velocities = zip(*street.boxes, strict=True)
-    # The first texture is plain at least: the sky.
-    plain = max(difficulty.plain_walls, 1.0 / TEXTURES)
-    textures, varied = scene_textures(replace(difficulty, plain_walls=plain), rng)
-    count, first = len(centers), varied if difficulty.plain_walls == 0.0 else 0
-    faces = rng.integers(first, TEXTURES, size=(count, 6))
-    faces[0, SKY_FACE] = 0
+        if number % 2 == 0:
+            street.place(vehicle, (3.0, 4.5), (5.0, 40.0), (0.6, 1.2), direction=-1.0)
+        else:
+            street.place(vehicle, (0.0, 3.5), (12.0, 30.0), (0.7, 1.2), direction=1.0)
+    centers, yaws, half_sizes, velocities = map(np.array, zip(*street.boxes, strict=True))
     return Scene(
-        centers=np.array(centers) / SCALE,
-        Rs_w_box=np.array([so3_exp(np.array([0.0, 0.0, yaw])) for yaw in yaws]),
-        half_sizes=np.array(half_sizes) / SCALE,
-        velocities=np.array(velocities) / SCALE,
-        rate=RATE,
-        faces=faces,
-        varied=varied,
-        shades=rng.uniform(0.55, 1.0, size=(count, 6)),
-        shifts=rng.uniform(0.0, TEXTURE_SIDE, size=(count, 6, 2)),
-        textures=textures,
-        scale=SCALE,
+        centers / SCALE,
+        np.array([so3_exp(np.array([0.0, 0.0, yaw])) for yaw in yaws]),
+        half_sizes / SCALE,
+        velocities / SCALE,
+        RATE,
+        _surfaces(len(centers), difficulty, rng, sky=True),
+        SCALE,
     )

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import cv2
 import numpy as np
@@ -15,15 +16,7 @@ from maci2.sensors.camera_model import directions, pixel_grid, project
 from maci2.sensors.rig_types import Camera
 from maci2.sensors.stereo import Image
 from maci2.simulation.rendering.difficulty import Difficulty
-from maci2.simulation.rendering.raycast import (
-    Boxes,
-    InSight,
-    Surfaces,
-    boxes_seen,
-    cast,
-    smooth_edges,
-    tiles,
-)
+from maci2.simulation.rendering.raycast import Picture, cast, empty_picture, smooth_edges
 from maci2.simulation.rendering.scene import Scene
 from maci2.types import Array
 
@@ -80,14 +73,6 @@ class View:
         self.scene, self.camera, self.difficulty = scene, camera, difficulty
         width, height = camera.resolution
         self._rays = _rays(camera)
-        self._surfaces = Surfaces(
-            1.0 / float(camera.intrinsics[:2].mean()),
-            scene.varied,
-            scene.faces,
-            scene.shades,
-            scene.shifts,
-            scene.textures,
-        )
         rng = np.random.default_rng((seed, 77))
         self._pattern = difficulty.pattern_noise * rng.standard_normal((height, width))
         across = np.arccos(np.clip(self._rays[..., 2], -1.0, 1.0))
@@ -99,9 +84,10 @@ class View:
         """The image at pose T_w_c and time t [s]; the camera is at `T_w_c_next` half of
         `shutter_s` later."""
         hard = self.difficulty
-        distance, _, brightness = self._cast(self._rays, T_w_c, t, smooth=True)
+        picture = self._cast(self._rays, T_w_c, t, smooth=True)
+        brightness = picture.brightness
         if hard.shutter_s > 0.0:
-            flow = self._shutter_flow(distance, T_w_c, T_w_c_next)
+            flow = self._shutter_flow(picture.distance, T_w_c, T_w_c_next)
             if hard.readout_s > 0.0:
                 brightness = rolled(brightness, hard.readout_s / hard.shutter_s * flow)
             if hard.exposure_s > 0.0:
@@ -113,29 +99,12 @@ class View:
             brightness = brightness + streaks(brightness.shape, hard.rain, rng)
         return self._expose(brightness, gain, rng)
 
-    def depth(self, T_w_c: Array, t: float) -> Array:
-        """(h, w) exact depth along the optical axis [m]."""
-        distance, _, _ = self._cast(self._rays, T_w_c, t)
-        return distance * self._rays[..., 2]
-
-    def flow(self, T_w_c: Array, t: float, T_w_c1: Array, t1: float) -> Array:
-        """(h, w, 2) exact motion of every pixel to another pose and time [px]; NaN where the point
-        leaves the lens. Points that something covers there are not left out."""
-        height, width = self._rays.shape[:2]
-        hits = self.look(T_w_c, t, self._rays.reshape(-1, 3))
-        uv1 = self.seen_at(hits, t, T_w_c1, t1)
-        return (uv1 - pixel_grid(self.camera.resolution)).reshape(height, width, 2)
-
     def look(self, T_w_c: Array, t: float, rays: Array) -> Hits:
         """Ends of single rays (n, 3), in the camera frame."""
-        distance, surface, _ = self._cast(np.ascontiguousarray(rays[:, None]), T_w_c, t)
-        p_c = rays * distance
+        picture = self._cast(np.ascontiguousarray(rays[:, None]), T_w_c, t)
+        p_c = rays * picture.distance
         p_w = p_c @ T_w_c[:3, :3].T + T_w_c[:3, 3]
-        return Hits(p_w, (surface[:, 0] // 6).astype(np.int64), distance[:, 0])
-
-    def seen_at(self, hits: Hits, t: float, T_w_c1: Array, t1: float) -> Array:
-        """(n, 2) pixels of the same points of the scene from another pose at another time."""
-        return project(self.camera, self.carried(hits, t, T_w_c1, t1))
+        return Hits(p_w, (picture.surface[:, 0] // 6).astype(np.int64), picture.distance[:, 0])
 
     def carried(self, hits: Hits, t: float, T_w_c1: Array, t1: float) -> Array:
         """(n, 3) the same points of the scene in the camera frame at another pose and time."""
@@ -143,35 +112,14 @@ class View:
         T_c1_w = se3_inv(T_w_c1)
         return (hits.p_w + moved[hits.box]) @ T_c1_w[:3, :3].T + T_c1_w[:3, 3]
 
-    def _boxes(self, T_w_c: Array, t: float) -> Boxes:
-        scene = self.scene
-        Rs_box_w = np.swapaxes(scene.Rs_w_box, 1, 2)
-        origins = np.einsum("nij,nj->ni", Rs_box_w, T_w_c[:3, 3] - scene.centers_at(t))
-        return boxes_seen(Rs_box_w @ T_w_c[:3, :3], origins, scene.half_sizes)
-
-    def _cast(
-        self, rays: Array, T_w_c: Array, t: float, smooth: bool = False
-    ) -> tuple[Array, NDArray[np.int32], NDArray[np.float32]]:
-        """Distance, surface and brightness of rays (rows, columns, 3)."""
-        shape = rays.shape[:2]
-        distance, surface = np.empty(shape), np.empty(shape, np.int32)
-        brightness = np.empty(shape, np.float32)
-        boxes, surfaces = self._boxes(T_w_c, t), self._surfaces
-        across = tiles(shape[0]), tiles(shape[1])
-        in_sight = InSight(
-            np.empty((*across, len(boxes.gaps)), np.int64), np.empty(across, np.int64)
-        )
-
-        def cast_band(first: int, last: int) -> None:
-            cast(rays, boxes, surfaces, first, last, in_sight, distance, surface, brightness)
-
-        def smooth_band(first: int, last: int) -> None:
-            smooth_edges(rays, boxes, surfaces, first, last, in_sight, surface, brightness)
-
-        in_bands(cast_band, across[0])
+    def _cast(self, rays: Array, T_w_c: Array, t: float, smooth: bool = False) -> Picture:
+        """What rays (rows, columns, 3) meet."""
+        pixel_angle = 1.0 / float(self.camera.intrinsics[:2].mean())
+        picture = empty_picture(rays, pixel_angle, self.scene, T_w_c, t)
+        in_bands(partial(cast, picture), len(picture.counts))
         if smooth:
-            in_bands(smooth_band, across[0])
-        return distance, surface, brightness
+            in_bands(partial(smooth_edges, picture), len(picture.counts))
+        return picture
 
     def _shutter_flow(self, distance: Array, T_w_c: Array, T_w_c1: Array) -> NDArray[np.float32]:
         """Motion of every pixel from one pose to the other [px], from every fourth: only blur

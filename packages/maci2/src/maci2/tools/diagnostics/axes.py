@@ -1,19 +1,24 @@
-"""Axes of gyroscope and accelerometer, checked against ground truth or against each other."""
+"""Axes of gyroscope and accelerometer, checked against ground truth or against each other.
+
+Gravity is constant in the world, so forces rotated back with the gyroscope must agree from one
+interval to the next.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from maci2.calibration_prior import CALIBRATED
 from maci2.findings import Finding
+from maci2.geometry.se3 import skew_stack, so3_exp_stack
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, RateMatch, columns, misfit
 from maci2.sensors import GroundTruth, ImuSamples, with_velocity
 from maci2.sensors.validation import IN_DEGREES
 from maci2.tools.diagnostics import checks
-from maci2.tools.diagnostics.imu import bias_findings, compare_with_gravity
 from maci2.types import GRAVITY_NORM, NS, Array
 
-BETTER = 0.25
-"""Other axes are accepted if they leave at most this fraction of the squared misfit."""
+BETTER = 0.5
+"""Other axes are accepted if they leave at most this fraction of the misfit."""
 
 MAX_FORCE_MISFIT = 2.0
 """Accepted misfit of specific forces to the ground truth, rms [m/s^2]."""
@@ -29,12 +34,16 @@ RATIO_DEG = (40.0, 80.0)
 INTERVAL_S = 0.1
 
 
-def best_axes(expected: Array, found: Array) -> Array:
-    """Signed permutation P with expected = P measured, both centred; the identity unless another is
-    clearly better."""
-    left = [misfit(expected, found, P) for P in SIGNED_PERMUTATIONS]
-    at = int(np.argmin(left))
-    return SIGNED_PERMUTATIONS[at if left[at] < BETTER * left[0] else 0]
+def best_axes(squared_misfits: list[float]) -> Array:
+    """Signed permutation of the least squared misfit; the identity unless another is clearly
+    better."""
+    at = int(np.argmin(squared_misfits))
+    return SIGNED_PERMUTATIONS[at if is_better(squared_misfits[at], squared_misfits[0]) else 0]
+
+
+def is_better(squared_misfit: float, other: float) -> bool:
+    """An explanation leaves clearly less than another."""
+    return squared_misfit < BETTER**2 * other
 
 
 @dataclass(frozen=True)
@@ -62,15 +71,13 @@ class Forces:
     @property
     def axes(self) -> Array:
         """P with expected = P measured; the identity unless another is clearly better."""
-        left = [self.misfit(P) for P in SIGNED_PERMUTATIONS]
-        at = int(np.argmin(left))
-        clear = not self.fit and left[at] < BETTER * left[0]
-        return SIGNED_PERMUTATIONS[at if clear else 0]
+        tried = SIGNED_PERMUTATIONS[:1] if self.fit else SIGNED_PERMUTATIONS
+        return best_axes([self.misfit(P) for P in tried])
 
     def allows(self, P: Array) -> bool:
         """P explains the forces nearly as well as the recorded axes do, so that motion does
         not distinguish them."""
-        return BETTER * self.misfit(P) < self.misfit(np.eye(3))
+        return BETTER**2 * self.misfit(P) < self.misfit(np.eye(3))
 
     def bias_and_tilt(self) -> tuple[Array, float]:
         """Accelerometer bias [m/s^2] and tilt of the ground truth's world [deg]; rotation separates
@@ -103,24 +110,26 @@ def truth_forces(truth: GroundTruth, imu: ImuSamples, offset_s: float) -> Forces
     force_w = (v_w[last] - v_w[first]) / length_s + np.array([0.0, 0.0, GRAVITY_NORM])
     R_w_b = truth.Ts_w_b[middle, :3, :3]
     steps = 0.5 * (imu.acc[1:] + imu.acc[:-1]) * np.diff(imu_s)[:, None]
-    total = np.vstack([np.zeros(3), np.cumsum(steps, axis=0)])
-    ends, starts = (
-        np.stack([np.interp(t, imu_s, axis) for axis in total.T], axis=1)
-        for t in (at_s[last], at_s[first])
-    )
+    total = np.vstack([np.zeros(3), np.cumsum(steps, axis=0)]).T
+    change = [np.interp(at_s[last], imu_s, v) - np.interp(at_s[first], imu_s, v) for v in total]
     expected = np.einsum("kji,kj->ki", R_w_b, force_w)
-    return Forces(expected, (ends - starts) / length_s, R_w_b)
+    return Forces(expected, np.transpose(change) / length_s, R_w_b)
+
+
+def in_degrees(match: RateMatch, whose: str) -> list[Finding]:
+    """Finding about a gyroscope in deg/s, compared with rates of another source."""
+    if not RATIO_DEG[0] < match.ratio < RATIO_DEG[1]:
+        return []
+    return [checks.DEGREES.finding("imu", found=f"rates {match.ratio:.1f} times those of {whose}")]
 
 
 def axes_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]:
     """Findings about unit and axes of the IMU, compared with ground truth in the body frame."""
-    if RATIO_DEG[0] < match.ratio < RATIO_DEG[1]:
-        found = f"rates {match.ratio:.1f} times those of the ground truth"
-        return [checks.DEGREES.finding("imu", found=found)]
-    gyro = best_axes(match.rates_s, match.gyro / match.ratio)
+    rates, scaled = match.rates_s, match.gyro / match.ratio
+    gyro = best_axes([misfit(rates, scaled, P) for P in SIGNED_PERMUTATIONS])
     acc = forces.axes if forces else gyro
     both_may_be = forces is not None and forces.allows(gyro)
-    return _named(gyro, acc, OF_TRUTH, both_may_be)
+    return in_degrees(match, "the ground truth") or _named(gyro, acc, OF_TRUTH, both_may_be)
 
 
 def _named(gyro: Array, acc: Array, whose: str, both_may_be: bool) -> list[Finding]:
@@ -162,6 +171,76 @@ def _which(sensor: str, P: Array) -> str:
     return f"the {sensor}'s axes are permuted"
 
 
+WINDOW_S = 5.0
+"""Length of a window whose halves are compared [s]: accelerations average out in 2.5 s."""
+
+MAX_WINDOWS = 40
+RATE_HZ = 50.0
+
+MAX_MISFIT = 1.5
+"""Largest accepted misfit of the mean forces of two halves, median [m/s^2]: a change of speed by 3
+m/s from one half to the other. Hand-held devices, multicopters and cars stay below 1.4."""
+
+SURE = 0.67
+"""The best axes are named if their misfit is below this fraction of the second-best one."""
+
+FAST = 5.0
+"""Rates [rad/s] above which readings may be in deg/s; slower ones would mean a stationary device,
+which is recognized."""
+
+STILL = 0.3
+"""Spread of the forces while stationary [m/s^2], vibration included."""
+
+DEG = np.pi / 180.0
+
+
+@dataclass(frozen=True)
+class GravityAxes:
+    """Axes and unit that make the gyroscope agree with the accelerometer."""
+
+    misfit: float
+    """Misfit of the forces as recorded, rms [m/s^2]."""
+
+    best_misfit: float
+    P: Array
+    """Signed permutation: rate about the accelerometer's axes = scale P gyro."""
+
+    scale: float
+    """1, or pi / 180 for a gyroscope in deg/s."""
+
+    sure: bool
+    """No other axes are nearly as good."""
+
+    @property
+    def disagree(self) -> bool:
+        """Gyroscope and accelerometer contradict each other, and other axes explain it."""
+        return self.misfit > MAX_MISFIT and self.best_misfit < BETTER * self.misfit
+
+
+def compare_with_gravity(imu: ImuSamples) -> GravityAxes | None:
+    """Try all axes if the recorded ones do not agree; None for recordings shorter than 5 s.
+
+    A multicopter's force stays on one axis however it rotates, so this proves little there: only
+    large contradictions are looked into.
+    """
+    halves = _Halves.of(imu)
+    if halves is None:
+        return None
+    [as_is] = halves.misfits(np.eye(3)[None])
+    if as_is <= MAX_MISFIT:
+        return GravityAxes(as_is, as_is, np.eye(3), 1.0, True)
+    # Slow rates may be in deg/s too, where the device hardly moves.
+    rate = float(np.percentile(np.linalg.norm(imu.gyro, axis=1), 99))
+    if rate > FAST or float(imu.acc.std(axis=0).max()) < STILL:
+        [misfit_in_degrees] = halves.misfits(DEG * np.eye(3)[None])
+        if misfit_in_degrees < BETTER * as_is:
+            return GravityAxes(as_is, misfit_in_degrees, np.eye(3), DEG, True)
+    tried = halves.misfits(np.array(SIGNED_PERMUTATIONS))
+    first, second = np.argsort(tried, kind="stable")[:2]
+    is_sure = tried[first] < SURE * tried[second]
+    return GravityAxes(as_is, tried[first], SIGNED_PERMUTATIONS[first], 1.0, is_sure)
+
+
 def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
     """Findings from gyroscope and accelerometer alone."""
     found = compare_with_gravity(imu)
@@ -182,8 +261,67 @@ def axes_against_gravity(imu: ImuSamples) -> list[Finding]:
     return [checks.AXES_AGAINST_GRAVITY.finding("imu", **texts)]
 
 
-def biases_against_truth(match: RateMatch, forces: Forces | None) -> list[Finding]:
-    """Findings about biases, if axes and units are right."""
-    bias_gyro = np.asarray(np.median(match.gyro - match.rates_s, axis=0))
-    bias_acc = forces.bias_and_tilt()[0] if forces else np.zeros(3)
-    return bias_findings(bias_gyro, bias_acc, "against the ground truth")
+@dataclass(frozen=True)
+class _Halves:
+    """Windows of mean readings at a lower rate."""
+
+    gyro: Array
+    """(windows, steps, 3)"""
+
+    acc: Array
+    dt: float
+
+    @classmethod
+    def of(cls, imu: ImuSamples) -> "_Halves | None":
+        every = max(round(imu.rate_hz / RATE_HZ), 1)
+        count = len(imu) // every
+        steps = round(WINDOW_S * imu.rate_hz / every)
+        if count < steps or steps < 4:
+            return None
+        gyro, acc = (
+            v[: count * every].reshape(count, every, 3).mean(axis=1) for v in (imu.gyro, imu.acc)
+        )
+        starts = np.arange(0, count - steps + 1, max(steps // 2, 1))
+        lengths_ns = imu.stamps_ns[(starts + steps) * every - 1] - imu.stamps_ns[starts * every]
+        starts = starts[lengths_ns < 1.1 * WINDOW_S * NS]
+        if len(starts) == 0:
+            return None
+        starts = starts[np.linspace(0, len(starts) - 1, min(len(starts), MAX_WINDOWS)).astype(int)]
+        rows = starts[:, None] + np.arange(steps)
+        return cls(gyro[rows], acc[rows], every / imu.rate_hz)
+
+    def misfits(self, Ms: Array) -> list[float]:
+        """Difference of both halves after fitting a bias, median [m/s^2], for rates M gyro."""
+        rates = np.einsum("mij,wsj->mwsi", Ms, self.gyro)
+        std = CALIBRATED.gyro_bias * np.cbrt(np.abs(np.linalg.det(Ms)))[:, None]
+        bias = np.zeros((len(Ms), 3))
+        for _ in range(2):
+            apart, apart_D_bias = self._difference(rates - bias[:, None, None])
+            H = np.einsum("mwij,mwik->mjk", apart_D_bias, apart_D_bias)
+            H += std[:, :, None] ** -2.0 * np.eye(3)
+            gradient = np.einsum("mwij,mwi->mj", apart_D_bias, apart) + bias * std**-2.0
+            bias = bias - np.linalg.solve(H, gradient[:, :, None])[:, :, 0]
+        apart = self._difference(rates - bias[:, None, None])[0]
+        # Median over windows: one hard manoeuvre does not decide.
+        return [float(m) for m in np.sqrt(np.median(np.sum(apart**2, axis=2), axis=1))]
+
+    def _difference(self, rates: Array) -> tuple[Array, Array]:
+        """(m, windows, 3) difference of the halves' mean forces, and derivatives by the bias."""
+        shape, steps = rates.shape[:2], rates.shape[2]
+        # One row for each of m times windows.
+        flat = rates.reshape(-1, steps, 3)
+        acc = np.tile(self.acc, (shape[0], 1, 1))
+        R = np.broadcast_to(np.eye(3), (len(flat), 3, 3))
+        apart, (turn_D_bias, apart_D_bias) = (
+            np.zeros((len(flat), 3)),
+            np.zeros((2, len(flat), 3, 3)),
+        )
+        for step in range(steps):
+            sign = (2.0 if 2 * step >= steps else -2.0) / steps
+            force = np.einsum("nij,nj->ni", R, acc[:, step])
+            apart += sign * force
+            # To first order: R rotates by turn_D_bias, expressed at the window's start.
+            apart_D_bias -= sign * skew_stack(force) @ turn_D_bias
+            turn_D_bias = turn_D_bias - self.dt * R
+            R = R @ so3_exp_stack(flat[:, step] * self.dt)
+        return apart.reshape(*shape, 3), apart_D_bias.reshape(*shape, 3, 3)

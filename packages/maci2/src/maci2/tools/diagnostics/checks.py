@@ -20,10 +20,11 @@ class Check(NamedTuple):
     """Largest accepted value of what is measured, or the smallest one; NaN if there is no such
     number. It is `{limit}` in the texts."""
 
-    def finding(self, what: str, level: Level | None = None, /, **measured: object) -> Finding:
-        """Finding about a sensor or file, with measured numbers in its texts."""
+    def finding(self, what: str, serious: bool = False, /, **measured: object) -> Finding:
+        """Finding about a sensor or file, with measured numbers in its texts; an error where it is
+        `serious` or always one."""
         texts = (text.format(limit=self.limit, **measured) for text in self[:4])
-        return fault(level or self.level, what, *texts)
+        return fault("error" if serious else self.level, what, *texts)
 
 
 # Timestamps
@@ -61,27 +62,27 @@ LITTLE_OVERLAP = Check(
 )
 SLOW_IMU = Check(
     "the IMU is read too slowly",
-    "{rate_hz:.1f} Hz",
+    "{timing.rate_hz:.1f} Hz",
     "{limit:.0f} Hz or more, better 200",
     "Raise the IMU's output rate.",
     limit=50.0,  # motion of hands and vehicles reaches 10 Hz
 )
 GAPS = Check(
     "{gaps}",
-    "{longest_s:.3f} s after timestamp {stamp_ns} ns",
+    "{timing.longest_step_s:.3f} s after timestamp {stamp_ns} ns",
     "steps of {period_ms:.1f} ms",
     "Leave out the windows that touch a gap; check cable, driver and disk speed.",
 )
 DROPPED = Check(
     "dropped {kind}",
-    "{dropped} of {expected} missing ({share_pct:.1f} %)",
+    "{timing.dropped} of {expected} missing ({share_pct:.1f} %)",
     "at most {limit:.0f} %",
     "Check bandwidth, exposure time and disk speed, then record again.",
     limit=2.0,  # keyframes can be chosen around fewer
 )
 JITTER = Check(
     "timestamps jitter",
-    "steps spread by {jitter_pct:.0f} % of the period ({jitter_ms:.1f} ms)",
+    "steps spread by {timing.jitter_pct:.0f} % of the period ({jitter_ms:.1f} ms)",
     "at most {limit:.0f} %",
     "Use the sensor's own timestamps, not those of arrival at the computer.",
     # Spread of the intervals (5 to 95 %). Hardware timestamps stay below 1 %; those taken on
@@ -199,7 +200,7 @@ CLOCK_OFFSET = Check(
     "{name}",
     "{offset}",
     "within 3 ms",
-    "{remedy}",
+    "Add {offset_ms:.2f} ms to its timestamps{other}",
     limit=0.003,  # [s]: 0.17 deg at 1 rad/s, the noise of a good odometry
 )
 CLOCK_DRIFT = Check(
@@ -245,7 +246,8 @@ WRONG_EXTRINSICS = Check(
     "the {part}camera-IMU extrinsics is wrong",
     "{apart}",
     "below 1 deg and 30 mm",
-    "Calibrate again (`maci2 calibrate`); this motion says p_b_c = ({x:.3f}, {y:.3f}, {z:.3f}) m.",
+    "Calibrate again (`maci2 calibrate`); this motion says p_b_c = ({p[0]:.3f}, {p[1]:.3f}, "
+    "{p[2]:.3f}) m.",
 )
 WRONG_ROTATION = Check(
     "the rotation of the camera-IMU extrinsics is wrong",
@@ -308,14 +310,14 @@ DARK = Check(
 SATURATED_GREY = 250
 OVEREXPOSED = Check(
     "images are overexposed (saturated)",
-    f"{{saturated_pct:.0f}} % of the pixels at {SATURATED_GREY} or more",
+    f"{{images.saturated_pct:.0f}} % of the pixels at {SATURATED_GREY} or more",
     "at most {limit:.0f} %",
     "Shorten the exposure or lower the gain.",
     limit=25.0,  # windows and lamps cover up to a tenth
 )
 FLICKER = Check(
     "brightness flickers",
-    "{change_pct:.0f} % of change from one image to the next (median)",
+    "{images.change_pct:.0f} % of change from one image to the next (median)",
     "at most {limit:.0f} %",
     "Fix exposure and gain, or make the exposure a multiple of the lamps' period (10 ms at 50 Hz).",
     limit=8.0,  # motion at 10 Hz causes 2 %

@@ -14,25 +14,21 @@ from maci2.datasets.open import (
     open_images,
     open_uncalibrated,
 )
-from maci2.errors import CalibrationError, DatasetError, Maci2Error, NoImuError
+from maci2.errors import CalibrationError, DatasetError, Maci2Error, NoImuError, OptionError
 from maci2.findings import Finding, Level, most_important_first
 from maci2.jit import seldom
+from maci2.pipeline.options import parse_vision
+from maci2.pipeline.vision_sources import open_vision
 from maci2.rigs import NOTHING_GIVEN, Given
 from maci2.sensors import CameraTrajectory, Recording, gaps
-from maci2.sensors.stereo import HasImages
+from maci2.sensors.types import ImageRecording
 from maci2.tools.diagnostics.axes import axes_against_gravity
-from maci2.tools.diagnostics.camera_imu import open_camera_path
 from maci2.tools.diagnostics.diagnosis import Diagnosis, Timing
 from maci2.tools.diagnostics.images import examine_images
 from maci2.tools.diagnostics.imu import disagreement_finding, imu_value_findings
-from maci2.tools.diagnostics.rotation_sources import Rotations, audit_finding, compare_rotations
-from maci2.tools.diagnostics.timestamps import (
-    stamp_findings,
-    stereo_findings,
-    stereo_matched_pct,
-    timing_of,
-)
-from maci2.tools.ground_truth.comparison import check_truth
+from maci2.tools.diagnostics.rotation_sources import audit_finding, compare_rotations
+from maci2.tools.diagnostics.timestamps import stamp_findings, stereo_findings, timing_of
+from maci2.tools.ground_truth.comparison import TruthCheck, check_truth
 from maci2.types import NS
 from maci2.vision.relative_poses import CameraFrame
 
@@ -81,8 +77,17 @@ def examine_path(
         return _examine_images_alone(path, rig, topics, given, error)
     except DatasetError as error:
         return _unreadable(path, error)
-    camera_path = open_camera_path(recording, vision, frame)
-    return examine(recording, *(camera_path or ()))
+    if not vision:
+        return examine(recording)
+    source = open_vision(recording, parse_vision(vision, frame, None))
+    camera_path = source.camera_path()
+    if camera_path is None:
+        truth = source.choice.from_truth
+        why = "ground truth is looked at anyway" if truth else "tracks are no path"
+        raise OptionError(
+            f"--vision is '{vision}'; {why}: give images, trajectory:FILE or measurements:FILE."
+        )
+    return examine(recording, camera_path, source.frame)
 
 
 def _unreadable(path: Path, error: Maci2Error) -> Diagnosis:
@@ -97,14 +102,14 @@ def _examine_uncalibrated(
     # A bag or a table carries none, and none was given; else it is a calibration that is wrong.
     missing = rig is None and carries_no_calibration(path)
     try:
-        diagnosis = examine(open_uncalibrated(path, topics, columns))
+        recording = open_uncalibrated(path, topics, columns)
     except NoImuError as no_imu:
         return _examine_images_alone(path, None, topics, NOTHING_GIVEN, no_imu)
     except Maci2Error as unreadable:
         return _unreadable(path, unreadable if missing else error)
     name = "no calibration" if missing else "the calibration cannot be used"
     finding = Finding("warn" if missing else "error", "calibration", str(error), name)
-    return replace(diagnosis, findings=most_important_first([finding, *diagnosis.findings]))
+    return _with([finding], examine(recording))
 
 
 def _examine_images_alone(
@@ -122,16 +127,12 @@ def _examine_images_alone(
             findings.append(Finding("warn", "calibration", str(uncalibrated), "no calibration"))
     except Maci2Error as unreadable:
         return _unreadable(path, unreadable)
-    cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
-    matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
-    findings += stamp_findings(None, recording.camera_stamps_ns, NO_SAMPLES, cameras)
-    findings += stereo_findings(recording, matched_pct)
-    images, seen = examine_images(recording)
-    findings += seen + need_findings(recording, has_imu=False)
-    return Diagnosis(
-        recording.name, NO_SAMPLES, cameras, matched_pct, {}, 0,
-        most_important_first(findings), images,
-    )  # fmt: skip
+    return _with(findings, _examined(recording, None, "camera"))
+
+
+def _with(findings: list[Finding], diagnosis: Diagnosis) -> Diagnosis:
+    """Diagnosis with findings that come before all others of their level."""
+    return replace(diagnosis, findings=most_important_first([*findings, *diagnosis.findings]))
 
 
 def examine(
@@ -145,48 +146,61 @@ def examine(
 
 
 def _examined(
-    recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame
+    recording: ImageRecording, vision: CameraTrajectory | None, frame: CameraFrame
 ) -> Diagnosis:
-    imu = timing_of(recording.imu.stamps_ns)
-    cameras = tuple(timing_of(stamps_ns) for stamps_ns in recording.camera_stamps_ns)
-    matched_pct = stereo_matched_pct(recording.camera_stamps_ns)
-
-    findings = stamp_findings(recording.imu.stamps_ns, recording.camera_stamps_ns, imu, cameras)
-    findings += [Finding("warn", "bag", warning) for warning in recording.warnings]
-    findings += [Finding("ok", "bag", note) for note in recording.notes]
-    noise = recording.rig.imu if recording.rig.noise_known else None
-    findings += imu_value_findings(recording.imu, noise)
-    rotations = Rotations({}, [])
-    if all(finding.level != "error" for finding in findings):
-        rotations = compare_rotations(recording, vision, frame)
-        if not rotations.axes_judged:
-            findings += axes_against_gravity(recording.imu) or disagreement_finding(recording.imu)
-    else:
-        truths = recording.truths.items()
-        rotations = Rotations({name: check_truth(t, recording.imu) for name, t in truths}, [])
-    findings += rotations.findings
-    errors = [finding for finding in findings if finding.level == "error"]
-    if all(error.what in recording.truths for error in errors):
-        # That a truth which is wrong cannot be audited is no second fault.
-        findings += [one for one in audit_finding(recording) if one.level == "ok" or not errors]
-    if not cameras:
-        text = "no camera timestamps; visual measurements must come from a file"
-        findings.append(Finding("warn", "cameras", text, "no cameras"))
-    findings += stereo_findings(recording, matched_pct) + _nominal_rate(recording, imu)
+    streams = {f"cam{i}": stamps_ns for i, stamps_ns in enumerate(recording.camera_stamps_ns)}
+    if isinstance(recording, Recording):
+        streams = {"imu": recording.imu.stamps_ns} | streams
+    timings = {name: timing_of(stamps_ns) for name, stamps_ns in streams.items()}
+    findings = stamp_findings(streams, timings)
+    truths, windows, rate, usable = dict[str, TruthCheck](), 0, list[Finding](), list[Finding]()
+    if isinstance(recording, Recording):
+        findings, truths = _examine_motion(recording, vision, frame, findings)
+        rate = _nominal_rate(recording, timings["imu"])
+        windows, shared_s = _count_windows(recording)
+        usable = [_window_finding(windows, shared_s)]
+    matched_pct, stereo = stereo_findings(recording)
     images, seen = examine_images(recording)
-    windows, shared_s = _count_windows(recording)
-    findings += [*seen, _window_finding(windows, shared_s)]
-    findings += need_findings(recording, has_imu=True)
+    findings += stereo + rate + seen + usable + need_findings(recording)
     return Diagnosis(
         recording.name,
-        imu,
-        cameras,
+        timings.pop("imu", NO_SAMPLES),
+        tuple(timings.values()),
         matched_pct,
-        rotations.truths,
+        truths,
         windows,
         most_important_first(findings),
         images,
     )
+
+
+def _examine_motion(
+    recording: Recording,
+    vision: CameraTrajectory | None,
+    frame: CameraFrame,
+    findings: list[Finding],
+) -> tuple[list[Finding], dict[str, TruthCheck]]:
+    """Findings so far, with those about the IMU and about motion, and ground truths compared with
+    the IMU."""
+    findings = [*findings, *(Finding("warn", "bag", warning) for warning in recording.warnings)]
+    findings += [Finding("ok", "bag", note) for note in recording.notes]
+    noise = recording.rig.imu if recording.rig.noise_known else None
+    findings += imu_value_findings(recording.imu, noise)
+    if all(finding.level != "error" for finding in findings):
+        rotations = compare_rotations(recording, vision, frame)
+        if not rotations.axes_judged:
+            findings += axes_against_gravity(recording.imu) or disagreement_finding(recording.imu)
+        findings, truths = findings + rotations.findings, rotations.truths
+    else:
+        truths = {name: check_truth(t, recording.imu) for name, t in recording.truths.items()}
+    errors = [finding for finding in findings if finding.level == "error"]
+    if all(error.what in recording.truths for error in errors):
+        # That a truth which is wrong cannot be audited is no second fault.
+        findings += [one for one in audit_finding(recording) if one.level == "ok" or not errors]
+    if not recording.camera_stamps_ns:
+        text = "no camera timestamps; visual measurements must come from a file"
+        findings.append(Finding("warn", "cameras", text, "no cameras"))
+    return findings, truths
 
 
 def _nominal_rate(recording: Recording, timing: Timing) -> list[Finding]:
@@ -241,11 +255,11 @@ def _count_windows(recording: Recording) -> tuple[int, float]:
     return int(np.sum((frames >= MIN_FRAMES) & ~touches.any(axis=1))), shared_ns / NS
 
 
-def need_findings(recording: HasImages, has_imu: bool) -> list[Finding]:
+def need_findings(recording: ImageRecording) -> list[Finding]:
     """Finding that lists what each command would need; empty if nothing is missing."""
     rig = recording.rig
     pair = len(recording.camera_stamps_ns) > 1 and len(rig.cameras) > 1
-    imu = [] if has_imu else ["IMU samples"]
+    imu = [] if isinstance(recording, Recording) else ["IMU samples"]
     noise = [] if rig.noise_known else ["the IMU's noise (--imu-noise)"]
     place = [] if rig.extrinsics_known else ["the camera-IMU extrinsics (calibrate, or --T-b-c)"]
     stereo = [] if pair else ["a calibrated stereo pair (--rig)"]

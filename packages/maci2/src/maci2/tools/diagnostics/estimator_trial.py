@@ -1,7 +1,7 @@
 """Trial runs of the estimators on any source of camera motion, and the excitation they show."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from maci2.estimator import CalibrationResult
 from maci2.estimator.problem import SolverConfig
 from maci2.findings import Finding
 from maci2.imu import ImuMeasurements, raw_model
-from maci2.imu.rotation_rates import MIN_RATE, RotationSource
+from maci2.imu.rotation_rates import MIN_RATE, RateMatch, RotationSource
 from maci2.pipeline.options import DEFAULT_POSE_SHARE, DEFAULT_POSE_STD, DEFAULT_SCALE_STD
-from maci2.pipeline.windows import plan_windows
-from maci2.sensors import CameraTrajectory, ImuNoise, ImuSamples
+from maci2.pipeline.prepare import plan_windows
+from maci2.result_output import stds
+from maci2.sensors import CameraTrajectory, ImuNoise, ImuSamples, Recording
 from maci2.sensors.types import GroundTruth
 from maci2.types import NS, Array, Stamps
 from maci2.vision import RelativePoses, pose_noise, poses_from_trajectory, poses_from_truth
@@ -34,181 +35,158 @@ MAX_WINDOWS = 60
 
 
 @dataclass(frozen=True)
-class WindowCounts:
-    """Verdicts of `initialize` on consecutive windows."""
+class Trial:
+    """A source of camera motion on the IMU's clock, and the IMU."""
 
-    tried: int
-    ok: int
-    weak: int
-    reason: str
-    """Most frequent reason for a verdict other than ok."""
+    source: RotationSource
+    match: RateMatch
+    imu: ImuSamples
+    noise: ImuNoise
 
+    @classmethod
+    def of(cls, source: RotationSource, match: RateMatch, recording: Recording) -> "Trial":
+        """Put a source on the IMU's clock, as its rates match best."""
+        stamps_ns = source.stamps_ns + round(match.offset_s * NS)
+        aligned = replace(source, stamps_ns=stamps_ns)
+        return cls(aligned, match, recording.imu, recording.rig.imu)
 
-def motion_at(source: RotationSource, stamps_ns: Stamps, offset_s: float) -> RelativePoses:
-    """Relative poses between keyframes, on the IMU's clock; those from ground truth get the noise
-    of a good camera."""
-    moved_ns = source.stamps_ns + round(offset_s * NS)
-    cov = pose_noise(*DEFAULT_POSE_STD)
-    if source.kind == "truth":
-        missing = np.full((len(moved_ns), 3), np.nan)
-        truth = GroundTruth(moved_ns, source.Ts_w_s, missing, missing, missing, source.name)
-        return poses_from_truth(truth, stamps_ns, np.eye(4), cov, (0, int(stamps_ns[0] % NS)))
-    trajectory = CameraTrajectory(moved_ns, source.Ts_w_s, source.name)
-    share, scale = DEFAULT_POSE_SHARE, DEFAULT_SCALE_STD
-    return poses_from_trajectory(trajectory, stamps_ns, cov, "camera", share, scale)
+    def bias_gyro(self) -> Array:
+        """(3,) typical difference between the gyroscope's rates and the source's [rad/s]."""
+        rates_b = self.match.rates_s @ self.source.T_b_s[:3, :3].T
+        return np.asarray(np.median(self.match.gyro - rates_b, axis=0))
 
+    def motion(self, stamps_ns: Stamps) -> RelativePoses:
+        """Relative poses between keyframes; those from ground truth get the noise of a good
+        camera."""
+        source, cov = self.source, pose_noise(*DEFAULT_POSE_STD)
+        if source.kind == "truth":
+            unknown = np.full((len(source.stamps_ns), 3), np.nan)
+            states = (source.Ts_w_s, unknown, unknown, unknown)
+            truth = GroundTruth(source.stamps_ns, *states, source.name)
+            return poses_from_truth(truth, stamps_ns, np.eye(4), cov, (0, int(stamps_ns[0] % NS)))
+        path = CameraTrajectory(source.stamps_ns, source.Ts_w_s, source.name)
+        shares = DEFAULT_POSE_SHARE, DEFAULT_SCALE_STD
+        return poses_from_trajectory(path, stamps_ns, cov, "camera", *shares)
 
-def calibrated(
-    source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
-) -> CalibrationResult | None:
-    """Extrinsics and remaining time offset, estimated on the half minute with the most rotation."""
-    stamps_ns = _best_turned(source, imu, offset_s)
-    if len(stamps_ns) < KEYFRAMES:
-        return None
-    margin_ns = round(MARGIN_S * NS)
-    first_ns = max(int(stamps_ns[0]) - margin_ns, int(imu.stamps_ns[0]))
-    last_ns = min(int(stamps_ns[-1]) + margin_ns, int(imu.stamps_ns[-1]))
-    try:
-        measured = raw_model(imu.between(first_ns, last_ns), noise)
-        vision = motion_at(source, stamps_ns, offset_s)
-        config = SolverConfig(estimate_time_offset=_turns_about_two_axes(measured.gyro))
-        return calibrate(measured, vision, config)
-    except Maci2Error:
-        return None
+    @property
+    def candidates_ns(self) -> Stamps:
+        """Timestamps of the source inside the IMU's recording."""
+        stamps_ns, imu_ns = self.source.stamps_ns, self.imu.stamps_ns
+        return stamps_ns[(stamps_ns > imu_ns[0]) & (stamps_ns < imu_ns[-1])]
 
+    def windows(self) -> list[Stamps]:
+        """Keyframes of at most 60 consecutive windows without gaps."""
+        windows = [
+            window.stamps_ns
+            for window in plan_windows(self.candidates_ns, WINDOW_S, WINDOW_S, KEYFRAMES)
+            if np.diff(window.stamps_ns).max() < LONGEST_STEP_S * NS
+        ]
+        chosen = np.linspace(0, len(windows) - 1, min(len(windows), MAX_WINDOWS))
+        return [windows[at] for at in chosen.astype(int)]
 
-def _turns_about_two_axes(gyro: Array) -> bool:
-    """The device rotates about two axes; otherwise the estimator would have to try every
-    mounting, and the offset from rates is used instead."""
-    return float(np.sqrt(np.linalg.eigvalsh(np.cov(gyro.T))[1])) > MIN_RATE
-
-
-def _best_turned(source: RotationSource, imu: ImuSamples, offset_s: float) -> Stamps:
-    """Keyframes of the half minute with the most rotation about its least rotated axis."""
-    candidates_ns = source.stamps_ns + round(offset_s * NS)
-    inside = (candidates_ns > imu.stamps_ns[0]) & (candidates_ns < imu.stamps_ns[-1])
-    candidates_ns = candidates_ns[inside]
-    best, chosen = -1.0, np.empty(0, dtype=np.int64)
-    for start_ns in range(int(candidates_ns[0]), int(candidates_ns[-1]), round(10.0 * NS)):
-        wanted_ns = np.arange(start_ns, start_ns + round(CALIBRATION_S * NS), round(SPACING_S * NS))
-        at = np.searchsorted(candidates_ns, wanted_ns)
-        stamps_ns = _without_gap(np.unique(candidates_ns[at[at < len(candidates_ns)]]))
+    def calibrated(self) -> CalibrationResult | None:
+        """Extrinsics and remaining time offset, estimated on the half minute with the most
+        rotation."""
+        stamps_ns, imu_ns = self._best_turned(), self.imu.stamps_ns
         if len(stamps_ns) < KEYFRAMES:
-            continue
+            return None
+        margin_ns = np.array([-1, 1]) * round(MARGIN_S * NS)
+        first_ns, last_ns = np.clip(stamps_ns[[0, -1]] + margin_ns, imu_ns[0], imu_ns[-1])
+        try:
+            measured = raw_model(self.imu.between(int(first_ns), int(last_ns)), self.noise)
+            # About one axis alone the estimator would have to try every mounting; the offset from
+            # rates is used instead.
+            second_rate = float(np.sqrt(np.linalg.eigvalsh(np.cov(measured.gyro.T))[1]))
+            config = SolverConfig(estimate_time_offset=second_rate > MIN_RATE)
+            return calibrate(measured, self.motion(stamps_ns), config)
+        except Maci2Error:
+            return None
+
+    def _best_turned(self) -> Stamps:
+        """Keyframes of the half minute with the most rotation about its least rotated axis."""
+        candidates_ns = self.candidates_ns
+        offsets_ns = np.arange(0, round(CALIBRATION_S * NS), round(SPACING_S * NS))
+        parts = []
+        for start_ns in range(int(candidates_ns[0]), int(candidates_ns[-1]), 10 * NS):
+            at = np.searchsorted(candidates_ns, start_ns + offsets_ns)
+            stamps_ns = np.unique(candidates_ns[at[at < len(candidates_ns)]])
+            breaks = np.flatnonzero(np.diff(stamps_ns) > LONGEST_STEP_S * NS) + 1
+            parts.append(max(np.split(stamps_ns, breaks), key=len))
+        long_enough = [part for part in parts if len(part) >= KEYFRAMES]
+        return max(long_enough, key=self._least_rotation, default=candidates_ns[:0])
+
+    def _least_rotation(self, stamps_ns: Stamps) -> float:
+        """Sum of squared rates about the least rotated axis."""
+        imu = self.imu
         rates = imu.gyro[(imu.stamps_ns >= stamps_ns[0]) & (imu.stamps_ns <= stamps_ns[-1])]
         rates = rates - rates.mean(axis=0)
-        turned = float(np.linalg.eigvalsh(rates.T @ rates)[0])
-        if turned > best:
-            best, chosen = turned, stamps_ns
-    return chosen
+        return float(np.linalg.eigvalsh(rates.T @ rates)[0])
 
+    def window_finding(self) -> list[Finding]:
+        """Finding about the number of windows that the estimator accepts."""
+        windows, measured = self.windows(), raw_model(self.imu, self.noise)
+        if not windows:
+            return []
+        verdicts = [self._verdict(measured, stamps_ns) for stamps_ns in windows]
+        counts = Counter(status for status, _ in verdicts)
+        reasons = Counter(reason for _, reason in verdicts if reason)
+        text = (
+            f"initialization with camera motion from {self.source.name}: {counts['ok']} of "
+            f"{len(windows)} windows ok, {counts['weak']} weak, {counts['failed']} failed"
+        )
+        if reasons:
+            text += f"; mostly {reasons.most_common(1)[0][0]} is not known well enough"
+        advice = "change speed and rotate about several axes within 2.5 s."
+        remedy = "" if counts["ok"] else f"To initialize, move more: {advice}"
+        return [Finding("ok", "excitation", text, remedy=remedy)]
 
-def _without_gap(stamps_ns: Stamps) -> Stamps:
-    """Longest sequence of relative poses without a gap."""
-    breaks = np.flatnonzero(np.diff(stamps_ns) > LONGEST_STEP_S * NS) + 1
-    return max(np.split(stamps_ns, breaks), key=len)
-
-
-def initializable(
-    source: RotationSource, imu: ImuSamples, noise: ImuNoise, offset_s: float
-) -> WindowCounts:
-    """Verdicts on at most 60 consecutive windows of the recording."""
-    windows = windows_of(source, imu, offset_s)
-    measured = raw_model(imu, noise)
-    verdicts = [_verdict(source, measured, stamps_ns, offset_s) for stamps_ns in windows]
-    states = Counter(status for status, _ in verdicts)
-    reasons = Counter(reason for _, reason in verdicts if reason)
-    reason = reasons.most_common(1)[0][0] if reasons else ""
-    return WindowCounts(len(windows), states["ok"], states["weak"], reason)
-
-
-def windows_of(source: RotationSource, imu: ImuSamples, offset_s: float) -> list[Stamps]:
-    """Keyframes of at most 60 consecutive windows without gaps, on the IMU's clock."""
-    candidates_ns = source.stamps_ns + round(offset_s * NS)
-    inside = (candidates_ns > imu.stamps_ns[0]) & (candidates_ns < imu.stamps_ns[-1])
-    windows = [
-        window.stamps_ns
-        for window in plan_windows(candidates_ns[inside], WINDOW_S, WINDOW_S, KEYFRAMES)
-        if np.diff(window.stamps_ns).max() < LONGEST_STEP_S * NS
-    ]
-    if len(windows) <= MAX_WINDOWS:
-        return windows
-    chosen = np.linspace(0, len(windows) - 1, MAX_WINDOWS).astype(int)
-    return [windows[at] for at in chosen]
-
-
-def _verdict(
-    source: RotationSource, measured: ImuMeasurements, stamps_ns: Stamps, offset_s: float
-) -> tuple[str, str]:
-    """Status of a verdict and its main reason, without numbers."""
-    try:
-        vision = motion_at(source, stamps_ns, offset_s)
-        imu = measured.between(int(stamps_ns[0]), int(stamps_ns[-1]))
-        verdict = initialize(imu, vision, source.T_b_s).verdict
-    except Maci2Error as error:
-        return "failed", str(error)
-    reason = verdict.reasons[0] if verdict.reasons and verdict.status != "ok" else ""
-    return verdict.status, reason.split(" is known to")[0]
+    def _verdict(self, measured: ImuMeasurements, stamps_ns: Stamps) -> tuple[str, str]:
+        """Status of a verdict and its main reason, without numbers."""
+        try:
+            imu = measured.between(int(stamps_ns[0]), int(stamps_ns[-1]))
+            verdict = initialize(imu, self.motion(stamps_ns), self.source.T_b_s).verdict
+        except Maci2Error as error:
+            return "failed", str(error)
+        reason = verdict.reasons[0] if verdict.reasons and verdict.status != "ok" else ""
+        return verdict.status, reason.split(" is known to")[0]
 
 
 NEEDED_DEG = 5.0
 """Rotation in a window from which on extrinsics become observable [deg]."""
 
 STD_ROTATION_DEG = 0.5
-STD_POSITION = 0.015
+STD_POSITION_MM = 15.0
 """Half of the accepted error of extrinsics: 1 deg and 3 cm."""
 
-
-def turned_deg(imu: ImuSamples, bias_gyro: Array) -> Array:
-    """(windows, 3) rotation of each window about each axis, peak to peak [deg]."""
-    steps = (imu.gyro[:-1] - bias_gyro) * (np.diff(imu.stamps_ns) / NS)[:, None]
-    angles = np.cumsum(steps, axis=0)
-    length = max(round(WINDOW_S * imu.rate_hz), 1)
-    count = len(angles) // length
-    return np.rad2deg(np.ptp(angles[: count * length].reshape(count, length, 3), axis=1))
+TO_MM_AND_DEG = np.repeat([1e3, 180.0 / np.pi], 3)
+"""Factors from the tangent's [m, rad]."""
 
 
 def rotation_finding(imu: ImuSamples, bias_gyro: Array) -> Finding:
-    """Finding about rotation, from the gyroscope alone."""
-    turned = turned_deg(imu, bias_gyro)
-    if len(turned) == 0:
+    """Finding about rotation in each window, peak to peak about each axis, from the gyroscope."""
+    steps = (imu.gyro[:-1] - bias_gyro) * (np.diff(imu.stamps_ns) / NS)[:, None]
+    length = max(round(WINDOW_S * imu.rate_hz), 1)
+    count = len(steps) // length
+    if count == 0:
         return Finding("ok", "excitation", f"shorter than one window of {WINDOW_S} s")
-    most, enough = turned.max(axis=0), (turned >= NEEDED_DEG).sum(axis=0)
+    angles = np.cumsum(steps, axis=0)[: count * length].reshape(count, length, 3)
+    turned_deg = np.rad2deg(np.ptp(angles, axis=1))
+    most_deg = dict(zip("xyz", turned_deg.max(axis=0), strict=True))
     parts = [
-        f"about {axis} {np.median(turned[:, i]):.0f} deg (at most {most[i]:.0f}), enough in "
-        f"{enough[i]} of {len(turned)}"
-        for i, axis in enumerate("xyz")
+        f"about {axis} {np.median(turned):.0f} deg (at most {most_deg[axis]:.0f}), enough in "
+        f"{(turned >= NEEDED_DEG).sum()} of {count}"
+        for axis, turned in zip("xyz", turned_deg.T, strict=True)
     ]
-    low = [axis for axis, deg in zip("xyz", most, strict=True) if deg < NEEDED_DEG]
-    text = (
-        f"rotation in windows of {WINDOW_S} s: {'; '.join(parts)}; about {NEEDED_DEG:.0f} deg are "
-        "needed"
-    )
-    remedy = (
-        f"To calibrate extrinsics, rotate the device about {' and '.join(low)}: at most "
-        f"{most['xyz'.index(low[0])]:.1f} deg of about {NEEDED_DEG:.0f} so far."
-        if low
-        else ""
-    )
+    needed = f"about {NEEDED_DEG:.0f}"
+    text = f"rotation in windows of {WINDOW_S} s: {'; '.join(parts)}; {needed} deg are needed"
+    low = [axis for axis, deg in most_deg.items() if deg < NEEDED_DEG]
+    remedy = ""
+    if low:
+        remedy = (
+            f"To calibrate extrinsics, rotate the device about {' and '.join(low)}: at most "
+            f"{most_deg[low[0]]:.1f} deg of {needed} so far."
+        )
     return Finding("ok", "excitation", text, remedy=remedy)
-
-
-def window_finding(counts: WindowCounts, source: str) -> list[Finding]:
-    """Finding about the number of windows that the estimator accepts."""
-    if counts.tried == 0:
-        return []
-    text = (
-        f"initialization with camera motion from {source}: {counts.ok} of {counts.tried} windows "
-        f"ok, {counts.weak} weak, {counts.tried - counts.ok - counts.weak} failed"
-    )
-    if counts.reason:
-        text += f"; mostly {counts.reason} is not known well enough"
-    remedy = (
-        ""
-        if counts.ok
-        else "To initialize, move more: change speed and rotate about several axes within 2.5 s."
-    )
-    return [Finding("ok", "excitation", text, remedy=remedy)]
 
 
 def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Finding]:
@@ -220,32 +198,29 @@ def extrinsics_finding(result: CalibrationResult | None, source: str) -> list[Fi
         text = f"extrinsics are not observable in this motion ({source}): {reasons}"
         remedy = "To calibrate extrinsics, rotate the device about all axes."
         return [Finding("ok", "excitation", text, remedy=remedy)]
-    std = np.sqrt(np.diag(result.posterior.T_b_c))
-    rotation_deg, position = np.rad2deg(std[3:6]), std[0:3]
-    unseen = [
-        f"{what} {axis} (known to {value:.3g} {unit}, needed {limit:g})"
-        for what, values, limit, unit in (
-            ("rotation about", rotation_deg, STD_ROTATION_DEG, "deg"),
-            ("position along", 1e3 * position, 1e3 * STD_POSITION, "mm"),
-        )
+    position_mm, rotation_deg = np.split(stds(result.posterior.T_b_c) * TO_MM_AND_DEG, 2)
+    parts = (
+        ("rotation about", rotation_deg, STD_ROTATION_DEG, "deg"),
+        ("position along", position_mm, STD_POSITION_MM, "mm"),
+    )
+    known = [
+        f"{what} x, y, z to {', '.join(f'{value:.2g}' for value in values)} {unit}"
+        for what, values, _, unit in parts
+    ]
+    text = f"extrinsics from the best half minute ({source}): {', '.join(known)}"
+    weak = [
+        (axis, f"{what} {axis} (known to {value:.3g} {unit}, needed {limit:g})")
+        for what, values, limit, unit in parts
         for axis, value in zip("xyz", values, strict=True)
         if value > limit
     ]
-    text = (
-        f"extrinsics from the best half minute ({source}): rotation about x, y, z to "
-        f"{_listed(rotation_deg)} deg, position along x, y, z to {_listed(1e3 * position)} mm"
-    )
-    if not unseen:
+    if not weak:
         return [Finding("ok", "excitation", text)]
-    text += f"; too little: {', '.join(unseen)}"
-    weak = [i for i in range(3) if position[i] > STD_POSITION or rotation_deg[i] > STD_ROTATION_DEG]
-    about = sorted({"xyz"[j] for i in weak for j in range(3) if j != i})
+    text += f"; too little: {', '.join(description for _, description in weak)}"
+    # Rotation about either of the other two axes makes one observable.
+    about = sorted({other for axis, _ in weak for other in "xyz" if other != axis})
     remedy = (
         f"To calibrate extrinsics, rotate the device more about {' and '.join(about)}, for the "
-        f"{unseen[0]}."
+        f"{weak[0][1]}."
     )
     return [Finding("ok", "excitation", text, remedy=remedy)]
-
-
-def _listed(values: Array) -> str:
-    return ", ".join(f"{value:.2g}" for value in values)

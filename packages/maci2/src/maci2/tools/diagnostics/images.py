@@ -1,31 +1,38 @@
 """Checks of images: files, exposure and sharpness of each camera, left compared with right.
 
-Of files only first and last bytes are read, so that all of a long recording take a second.
+Of files only first and last bytes are read, so that all of a long recording take a second. Pixels
+are examined at places spread over the recording.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.datasets.frames import image_file_faults, image_folders, image_paths
-from maci2.errors import Maci2Error
+from maci2.datasets.frames import image_file_faults, image_folders, image_paths, stereo_frames
+from maci2.errors import CalibrationError, ImageError, Maci2Error
 from maci2.findings import Finding
-from maci2.sensors.stereo import HasImages, Image
+from maci2.sensors import Rig
+from maci2.sensors.stereo import Frames, Image, StereoPair
+from maci2.sensors.types import ImageRecording
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.diagnosis import CameraImages, ImageDiagnosis
-from maci2.tools.diagnostics.stereo_matches import (
-    ImageSample,
-    epipolar_findings,
-    has_images,
-    sample_images,
-)
 from maci2.types import NS, Array, Mask
-from maci2.vision.keyframe import MIN_CONTRAST
+from maci2.vision.keyframe import MIN_CONTRAST, keyframe
+from maci2.vision.rectify import (
+    MAX_EPIPOLAR_PX,
+    MIN_STEREO_MATCHES,
+    Rectification,
+    common_row_error,
+    likely_cause,
+    rectify,
+    row_error_field,
+)
 
 KINDS = {
     "missing": "missing",
@@ -35,65 +42,117 @@ KINDS = {
 """Keyword of a fault and the description of such files; all others are called unreadable."""
 
 
-def image_file_findings(recording: HasImages) -> list[Finding]:
+def image_file_findings(recording: ImageRecording) -> list[Finding]:
     """Findings about the image files of each camera, and the time they cover.
 
     Nothing is said of a bag, whose images are looked at while it is read, nor of a recording that
     keeps timestamps only.
     """
-    if recording.bag is not None:
-        return []
-    findings = []
-    folders = image_folders(recording)[: len(recording.camera_stamps_ns)]
-    for camera, folder in enumerate(folders):
-        if folder.is_dir() and any(folder.iterdir()):
-            findings += _camera_findings(recording, camera)
-    return findings
+    return [
+        finding
+        for camera, is_filled in enumerate(_filled_folders(recording))
+        if is_filled and camera < len(recording.camera_stamps_ns)
+        for finding in _file_findings(recording, camera)
+    ]
 
 
-def _camera_findings(recording: HasImages, camera: int) -> list[Finding]:
+def _filled_folders(recording: ImageRecording) -> list[bool]:
+    """Whether each camera has a folder with images; empty for a bag."""
+    folders = [] if recording.bag is not None else image_folders(recording)
+    return [folder.is_dir() and any(folder.iterdir()) for folder in folders]
+
+
+def _file_findings(recording: ImageRecording, camera: int) -> list[Finding]:
     paths, cameras = image_paths(recording, camera), recording.rig.cameras
     # Left and right are rectified together: both have the size of the left one.
-    resolution = cameras[0].resolution if cameras else None
-    faults = dict(image_file_faults(paths, resolution))
+    faults = dict(image_file_faults(paths, cameras[0].resolution if cameras else None))
     name, stamps_ns = f"cam{camera}", recording.camera_stamps_ns[camera]
     usable = [number for number in range(len(paths)) if number not in faults]
-    text = f"{name}: {len(usable)} of {len(paths)} listed images can be used"
+    covered = ""
     if usable:
         first_ns, last_ns = int(stamps_ns[usable[0]]), int(stamps_ns[usable[-1]])
         begin_s, end_s = ((stamp_ns - int(stamps_ns[0])) / NS for stamp_ns in (first_ns, last_ns))
-        text += f", from {begin_s:.2f} to {end_s:.2f} s ({first_ns} to {last_ns} ns)"
-    findings = [Finding("ok", "images", text)]
-    if faults:
-        number, reason = next(iter(faults.items()))
-        share_pct = 100.0 * len(faults) / len(paths)
-        unusable = checks.UNUSABLE_FILES.finding(
-            "images",
-            "error" if share_pct > checks.UNUSABLE_FILES.limit else "warn",
-            name=name,
-            unusable=len(faults),
-            listed=len(paths),
-            kinds=_counted(list(faults.values())),
-            first=paths[number].name,
-            reason=_sentence(reason),
-            exist=f", and images exist{text.partition('can be used,')[2]}" if usable else "",
-        )
-        findings.insert(0, unusable)
-    return findings
-
-
-def _counted(reasons: list[str]) -> str:
-    """Number of files with each kind of fault."""
+        covered = f" from {begin_s:.2f} to {end_s:.2f} s ({first_ns} to {last_ns} ns)"
+    text = f"{name}: {len(usable)} of {len(paths)} listed images can be used"
+    findings = [Finding("ok", "images", text + ("," if usable else "") + covered)]
+    if not faults:
+        return findings
+    number, reason = next(iter(faults.items()))
     kinds = Counter(
         next((kind for word, kind in KINDS.items() if word in reason), "unreadable")
-        for reason in reasons
+        for reason in faults.values()
     )
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    measured = {
+        "unusable": len(faults),
+        "listed": len(paths),
+        "kinds": ", ".join(f"{count} {kind}" for kind, count in kinds.items()),
+        "first": paths[number].name,
+        # The reason of the error, without its remedy.
+        "reason": "is "
+        + reason.partition(";")[0].removeprefix("is ").removeprefix("the image is "),
+        "exist": f", and images exist{covered}" if usable else "",
+    }
+    serious = 100.0 * len(faults) / len(paths) > checks.UNUSABLE_FILES.limit
+    return [checks.UNUSABLE_FILES.finding("images", serious, name=name, **measured), *findings]
 
 
-def _sentence(reason: str) -> str:
-    """Reason of an error without its remedy."""
-    return "is " + reason.partition(";")[0].removeprefix("is ").removeprefix("the image is ")
+PLACES = 16
+"""Number of sampled places, so that the time needed does not grow with the recording."""
+
+GOLDEN = 0.6180339887
+"""Golden ratio: the fractional parts of its multiples have no period."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Two consecutive stereo pairs."""
+
+    index: int
+    """Index of the first one among all pairs."""
+
+    first: StereoPair
+    second: StereoPair
+
+
+@dataclass(frozen=True)
+class ImageSample:
+    """Sampled stereo pairs of a recording."""
+
+    frames: Frames
+    rig: Rig
+    places: tuple[Place, ...]
+
+    @property
+    def period_s(self) -> float:
+        """Time between two pairs [s]."""
+        return float(np.median(np.diff(self.frames.stamps_ns))) / NS
+
+
+def has_images(recording: ImageRecording) -> bool:
+    """The recording has images of two calibrated cameras, not only timestamps."""
+    if len(recording.rig.cameras) < 2:
+        return False
+    if recording.bag is not None:
+        return len(recording.bag.topics) > 1
+    filled = _filled_folders(recording)[:2]
+    return len(filled) == 2 and all(filled)
+
+
+def sample_images(recording: ImageRecording) -> ImageSample:
+    """Read the pairs; those with an unusable image are skipped."""
+    frames, places = stereo_frames(recording), []
+    # In the order of time: a bag is read on, not searched.
+    for index in _spread(len(frames) - 1):
+        with suppress(ImageError):
+            places.append(Place(index, frames.pair(index), frames.pair(index + 1)))
+    return ImageSample(frames, recording.rig, tuple(places))
+
+
+def _spread(count: int) -> list[int]:
+    """Indices below `count`, one in each of PLACES equal parts, without a period."""
+    part = np.arange(PLACES)
+    places = (part + (part * GOLDEN) % 1.0) / PLACES * max(count, 0)
+    return [int(i) for i in np.unique(places.astype(int))] if count > 0 else []
 
 
 _CELL = 16
@@ -172,6 +231,26 @@ class _Measures:
     repeated: Mask
     """Images that are identical to the next one."""
 
+    @classmethod
+    def of(cls, pairs: list[tuple[Image, Image]]) -> "_Measures":
+        """Measures of one camera's images, given each place's and the one after it."""
+        # Averaged over blocks: pixel noise is no content.
+        small = [
+            cv2.resize(image, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
+            for image, _ in pairs
+        ]
+        means = np.maximum([[image.mean() for image in pair] for pair in pairs], 0.5)
+        saturated = [(image[::2, ::2] >= checks.SATURATED_GREY).mean() for image, _ in pairs]
+        return cls(
+            contrast=np.array([image.std() for image in small]),
+            brightness=means[:, 0],
+            bright=np.array([np.percentile(image, 95.0) for image in small]),
+            saturated_pct=100.0 * np.array(saturated),
+            change=np.log(means[:, 1] / means[:, 0]),
+            edges_px=np.array([edge_widths(image) for image, _ in pairs]),
+            repeated=np.array([np.array_equal(*pair) for pair in pairs]),
+        )
+
     @property
     def blank(self) -> Mask:
         """Images without contrast."""
@@ -188,78 +267,47 @@ class _Measures:
             blank_pct=float(100.0 * self.blank.mean()),
         )
 
+    def faults(self, name: str, period_s: float) -> Iterator[Finding]:
+        """Faults of the camera, causes before effects."""
+        blank, summary = self.blank, self.summary()
+        count = {"images": len(blank), "blank": int(blank.sum()), "repeated": self.repeated.sum()}
+        if count["blank"] >= 2:
+            grey, contrast = (float(np.median(v[blank])) for v in (self.brightness, self.contrast))
+            check = checks.BLACK if grey < checks.BLACK.limit else checks.BLANK
+            measured = {"grey": grey, "contrast": contrast, "least": MIN_CONTRAST}
+            yield check.finding(name, bool(blank.mean() >= 0.5), **count, **measured)
+        if self.repeated.any():
+            frozen = self.repeated.mean() >= checks.FROZEN.limit
+            yield (checks.FROZEN if frozen else checks.REPEATED).finding(name, **count)
+        bright = float(np.median(self.bright))
+        if bright < checks.DARK.limit:
+            yield checks.DARK.finding(name, bright=bright)
+        if summary.saturated_pct > checks.OVEREXPOSED.limit:
+            yield checks.OVEREXPOSED.finding(name, images=summary)
+        if summary.change_pct > checks.FLICKER.limit and period_s <= MAX_PERIOD_S:
+            yield checks.FLICKER.finding(name, images=summary)
+        columns_px, rows_px = (float(x) for x in np.median(self.edges_px, axis=0))
+        if max(columns_px, rows_px) > checks.BLURRED.limit:
+            one_way = max(columns_px, rows_px) > ONE_WAY * min(columns_px, rows_px)
+            check = checks.SMEARED if one_way else checks.BLURRED
+            along = "rows" if columns_px > rows_px else "columns"
+            yield check.finding(name, columns_px=columns_px, rows_px=rows_px, along=along)
+
 
 def _camera_measures(sample: ImageSample) -> tuple[tuple[CameraImages, ...], list[Finding]]:
     """Measures of both cameras and the findings from them; only the worst fault of each camera is
     reported, since one causes others."""
-    left = [(place.first.left, place.second.left) for place in sample.places]
-    right = [(place.first.right, place.second.right) for place in sample.places]
-    cameras = [_measured(left), _measured(right)]
-    findings = [
-        finding
-        for number, measures in enumerate(cameras)
-        for finding in [*_camera_faults(measures, f"cam{number}", sample.period_s)][:1]
-    ]
-    findings = findings or [*_pair_faults(cameras, sample)][:1]
-    return tuple(measures.summary() for measures in cameras), findings
+    left = _Measures.of([(place.first.left, place.second.left) for place in sample.places])
+    right = _Measures.of([(place.first.right, place.second.right) for place in sample.places])
+    findings = [*left.faults("cam0", sample.period_s)][:1]
+    findings += [*right.faults("cam1", sample.period_s)][:1]
+    findings = findings or [*_pair_faults(left, right, sample)][:1]
+    return (left.summary(), right.summary()), findings
 
 
-def _measured(pairs: list[tuple[Image, Image]]) -> _Measures:
-    """Measures of one camera's images, given each place's and the one after it."""
-    # Averaged over blocks: pixel noise is no content.
-    small = [cv2.resize(a, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA) for a, _ in pairs]
-    means = np.array([[max(float(a.mean()), 0.5), max(float(b.mean()), 0.5)] for a, b in pairs])
-    saturated = [float((a[::2, ::2] >= checks.SATURATED_GREY).mean()) for a, _ in pairs]
-    return _Measures(
-        contrast=np.array([float(image.std()) for image in small]),
-        brightness=means[:, 0],
-        bright=np.array([float(np.percentile(image, 95.0)) for image in small]),
-        saturated_pct=100.0 * np.array(saturated),
-        change=np.log(means[:, 1] / means[:, 0]),
-        edges_px=np.array([edge_widths(a) for a, _ in pairs]),
-        repeated=np.array([bool(np.array_equal(a, b)) for a, b in pairs]),
-    )
-
-
-def _camera_faults(measures: _Measures, name: str, period_s: float) -> Iterator[Finding]:
-    """Faults of one camera, causes before effects."""
-    blank, images = measures.blank, len(measures.blank)
-    if blank.sum() >= 2:
-        grey = float(np.median(measures.brightness[blank]))
-        check = checks.BLACK if grey < checks.BLACK.limit else checks.BLANK
-        yield check.finding(
-            name,
-            "error" if blank.mean() >= 0.5 else "warn",
-            blank=int(blank.sum()),
-            images=images,
-            grey=grey,
-            contrast=np.median(measures.contrast[blank]),
-            least=MIN_CONTRAST,
-        )
-    repeated = int(measures.repeated.sum())
-    if repeated:
-        check = checks.FROZEN if repeated >= checks.FROZEN.limit * images else checks.REPEATED
-        yield check.finding(name, repeated=repeated, images=images)
-    bright = float(np.median(measures.bright))
-    saturated_pct = float(np.median(measures.saturated_pct))
-    if bright < checks.DARK.limit:
-        yield checks.DARK.finding(name, bright=bright)
-    if saturated_pct > checks.OVEREXPOSED.limit:
-        yield checks.OVEREXPOSED.finding(name, saturated_pct=saturated_pct)
-    change_pct = 100.0 * float(np.median(np.abs(measures.change)))
-    if change_pct > checks.FLICKER.limit and period_s <= MAX_PERIOD_S:
-        yield checks.FLICKER.finding(name, change_pct=change_pct)
-    columns_px, rows_px = (float(x) for x in np.median(measures.edges_px, axis=0))
-    if max(columns_px, rows_px) > checks.BLURRED.limit:
-        one_way = max(columns_px, rows_px) > ONE_WAY * min(columns_px, rows_px)
-        check = checks.SMEARED if one_way else checks.BLURRED
-        along = "rows" if columns_px > rows_px else "columns"
-        yield check.finding(name, columns_px=columns_px, rows_px=rows_px, along=along)
-
-
-def _pair_faults(cameras: list[_Measures], sample: ImageSample) -> Iterator[Finding]:
+def _pair_faults(left: _Measures, right: _Measures, sample: ImageSample) -> Iterator[Finding]:
     """Differences between left and right that should not be, or none where there must be some."""
-    ratio = float(np.median(np.log(cameras[1].brightness / cameras[0].brightness)))
+    ratio = float(np.median(np.log(right.brightness / left.brightness)))
     if abs(ratio) > checks.UNEQUAL.limit:
         darker = "left" if ratio > 0.0 else "right"
         most = math.exp(checks.UNEQUAL.limit)
@@ -269,7 +317,185 @@ def _pair_faults(cameras: list[_Measures], sample: ImageSample) -> Iterator[Find
         yield checks.ONE_IMAGE.finding("stereo", pairs=len(pairs))
 
 
-def examine_images(recording: HasImages) -> tuple[ImageDiagnosis | None, list[Finding]]:
+MAX_ROW_PX = checks.OFF_ROWS.limit
+MAX_BEYOND = checks.NEGATIVE_DISPARITY.limit / 100.0
+"""Accepted fraction of matches with negative disparity."""
+
+PAIRS = 8
+"""Number of stereo pairs that are matched."""
+
+LAGS = (-2, -1, 1, 2)
+"""Lags of the right images to try [frames], both signs."""
+
+BETTER = 2.0
+"""Factor by which an explanation must increase the number of points on their rows."""
+
+MIN_EXPLAINED = 0.1
+"""Fraction of all points that an explanation must put on their rows."""
+
+_FEATURES, _RATIO, _RANSAC_PX = 1500, 0.8, 2.0
+"""Settings of matching without calibration, used if matching with it fails."""
+
+MAX_SCATTER = 1.0
+"""Largest scatter of row errors over the pairs for a wrong calibration, relative to their
+median."""
+
+MAX_BENT = 0.7
+"""Fraction of the common row error that neither an offset nor a slope explains."""
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Stereo matches of several pairs."""
+
+    explained: float
+    """Fraction of points matched on their rows with positive disparity; median over pairs."""
+
+    row_px: float
+    """Median row error [px]; NaN if there are too few matches."""
+
+    beyond: float
+    """Fraction of matches on their rows that have negative disparity."""
+
+    points: int
+
+    @classmethod
+    def of(cls, rectification: Rectification, pairs: list[tuple[Image, Image]]) -> "_Fit":
+        """Match pairs along their rows."""
+        made = [keyframe(rectification, left, right) for left, right in pairs]
+        rows, explained, beyond = [], [], []
+        for one in made:
+            on_row, near = np.abs(one.row_errors) < MAX_ROW_PX, one.disparities > -0.5
+            explained.append(float(np.sum(on_row & near)) / max(len(one.uv), 1))
+            beyond.append(float(np.mean(~near[on_row])) if on_row.any() else 0.0)
+            if len(one.row_errors) >= MIN_STEREO_MATCHES:
+                rows.append(float(np.median(np.abs(one.row_errors))))
+        return cls(
+            explained=float(np.median(explained)),
+            row_px=float(np.median(rows)) if rows else np.nan,
+            beyond=float(np.median(beyond)),
+            points=int(np.median([len(one.uv) for one in made])),
+        )
+
+    def is_better(self, other: "_Fit") -> bool:
+        """Clearly more points are on their rows."""
+        return self.explained > max(BETTER * other.explained, MIN_EXPLAINED)
+
+    def finding(self, check: checks.Check, **measured: object) -> Finding:
+        """Finding about matches off their rows."""
+        on_rows = f"matches {self.row_px:.1f} px off their rows"
+        off = "hardly any" if np.isnan(self.row_px) else on_rows
+        serious, explained_pct = not self.row_px <= MAX_EPIPOLAR_PX, 100.0 * self.explained
+        return check.finding("stereo", serious, off=off, explained_pct=explained_pct, **measured)
+
+
+def epipolar_findings(sample: ImageSample) -> tuple[float, list[Finding]]:
+    """Median row error [px] and the findings from it; NaN if it could not be measured."""
+    try:
+        rectification = rectify(sample.rig)
+    except CalibrationError as error:
+        fault_name = "the cameras cannot be rectified"
+        return np.nan, [Finding("warn", "calibration", str(error), fault_name)]
+    at = np.unique(np.linspace(0, len(sample.places) - 1, PAIRS).astype(int))
+    places = [sample.places[int(i)] for i in at]
+    pairs = [(place.first.left, place.first.right) for place in places]
+    fit = _Fit.of(rectification, pairs)
+    if fit.points < MIN_STEREO_MATCHES:
+        text = f"{fit.points} points to match in an image, needed {MIN_STEREO_MATCHES}"
+        return fit.row_px, [Finding("ok", "stereo", text)]
+    if fit.row_px <= MAX_ROW_PX and fit.beyond <= MAX_BEYOND:
+        rows = f"{fit.row_px:.2f} px off their rows (median)"
+        text = f"stereo matches of {len(pairs)} pairs lie {rows}"
+        return fit.row_px, [Finding("ok", "stereo", text)]
+    swapped = _Fit.of(rectification, [(right, left) for left, right in pairs])
+    if swapped.is_better(fit):
+        finding = fit.finding(checks.SWAPPED_IMAGES, other_pct=100.0 * swapped.explained)
+    elif lag := _lag(rectification, sample.frames, [place.index for place in places], fit):
+        later, lag_ms = "earlier" if lag > 0 else "later", 1e3 * abs(lag) * sample.period_s
+        finding = fit.finding(checks.LAGGING, lag=abs(lag), later=later, lag_ms=lag_ms)
+    elif fit.beyond > MAX_BEYOND:
+        finding = checks.NEGATIVE_DISPARITY.finding("stereo", beyond_pct=100.0 * fit.beyond)
+    else:
+        finding = _without_calibration(rectification, pairs, fit)
+    return fit.row_px, [finding]
+
+
+def _lag(rectification: Rectification, frames: Frames, indices: list[int], fit: _Fit) -> int:
+    """Number of frames by which right images belong to later left ones; zero if to their own."""
+    best, lag = fit, 0
+    # Half of the places: each lag reads and matches again.
+    inner = [i for i in indices if i + LAGS[0] >= 0 and i + LAGS[-1] < len(frames)][::2]
+    for tried in LAGS if inner else ():
+        pairs = []
+        for index in inner:
+            with suppress(ImageError):
+                pairs.append((frames.left(index), frames.right(index + tried)))
+        other = _Fit.of(rectification, pairs) if pairs else fit
+        if other.is_better(fit) and other.explained > best.explained:
+            best, lag = other, tried
+    return lag
+
+
+def _without_calibration(
+    rectification: Rectification, pairs: list[tuple[Image, Image]], fit: _Fit
+) -> Finding:
+    """Finding from matches made without calibration: whether all pairs show the same error."""
+    fields = [_row_field(rectification, left, right) for left, right in pairs]
+    known = np.array([field for field in fields if field is not None])
+    if len(known) < max(len(pairs) // 2, 1):
+        return fit.finding(checks.UNMATCHED)
+    common = np.median(known, axis=0)
+    scatter = float(np.median(np.abs(known - common)))
+    if scatter > MAX_SCATTER * float(np.median(np.abs(common))):
+        return fit.finding(checks.SCATTERED, scatter=scatter)
+    return fit.finding(checks.OFF_ROWS, cause=_cause(_grid(rectification), common))
+
+
+def _cause(grid: Array, common: Array) -> str:
+    """Name of the error: an offset or a slope of rows; otherwise lens distortion or a rotation
+    about the vertical axis."""
+    _, slopes = common_row_error(grid, common)
+    x, y = ((grid - grid.mean(axis=0)) / 100.0).T
+    straight = slopes[0] + slopes[1] * x + slopes[2] * y
+    if np.linalg.norm(common - straight) > MAX_BENT * np.linalg.norm(common):
+        return (
+            "differently in every part of the image: lens distortion is wrong, or the cameras are "
+            "rotated against each other about the vertical axis (T_BS)"
+        )
+    return likely_cause(*slopes)
+
+
+def _grid(rectification: Rectification) -> Array:
+    """(25, 2) points over the middle of the image [px]."""
+    width, height = rectification.resolution
+    u, v = np.meshgrid(np.linspace(0.2, 0.8, 5) * width, np.linspace(0.2, 0.8, 5) * height)
+    return np.column_stack([u.ravel(), v.ravel()])
+
+
+def _row_field(rectification: Rectification, left: Image, right: Image) -> Array | None:
+    """Row error over the image, from features matched without the epipolar constraint; None if
+    there are too few."""
+    left, right = rectification.left(left), rectification.right(right)
+    orb = cv2.ORB.create(_FEATURES)
+    points0, words0 = orb.detectAndCompute(left, None)
+    points1, words1 = orb.detectAndCompute(right, None)
+    if words0 is None or words1 is None or len(words1) < 2:
+        return None
+    pairs = cv2.BFMatcher(cv2.NORM_HAMMING).knnMatch(words0, words1, k=2)
+    good = [a for a, b in (p for p in pairs if len(p) == 2) if a.distance < _RATIO * b.distance]
+    if len(good) < MIN_STEREO_MATCHES:
+        return None
+    uv0 = np.array([points0[match.queryIdx].pt for match in good])
+    uv1 = np.array([points1[match.trainIdx].pt for match in good])
+    cv2.setRNGSeed(0)
+    inside = cv2.findFundamentalMat(uv0, uv1, cv2.FM_RANSAC, _RANSAC_PX, 0.999)[1]
+    if inside is None or inside.sum() < MIN_STEREO_MATCHES:
+        return None
+    kept = inside.ravel().astype(bool)
+    return row_error_field(uv0[kept], (uv0 - uv1)[kept, 1], _grid(rectification))
+
+
+def examine_images(recording: ImageRecording) -> tuple[ImageDiagnosis | None, list[Finding]]:
     """Check all image files, then exposure, then stereo if both cameras show something; None
     without images of two calibrated cameras."""
     files = image_file_findings(recording)

@@ -1,41 +1,46 @@
-"""Sources of rotation, ground truths and vision, compared with the IMU."""
+"""Sources of rotation, ground truths and vision, compared with the IMU: clocks, extrinsics, axes
+and scale, with uncertainties.
+
+All windows of a recording are tested together, as `maci2 init` does before a verdict of `ok`.
+"""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.calibration_prior import CALIBRATED
+from maci2.consistency import Evidence, MeasuredConstants
+from maci2.consistency.significance import FAR
 from maci2.errors import CalibrationError, DatasetError, Maci2Error
 from maci2.estimator import CalibrationResult
 from maci2.findings import Finding
-from maci2.geometry import se3_inv
-from maci2.imu.rotation_rates import MIN_RATE, SEARCH_S, RateMatch, RotationSource, match_rates
+from maci2.geometry import se3_inv, se3_log, so3_log
+from maci2.geometry.se3 import nearest_rotation
+from maci2.imu import raw_model
+from maci2.imu.rotation_rates import (
+    MIN_CORRELATION,
+    MIN_RATE,
+    SEARCH_S,
+    RateMatch,
+    RotationSource,
+    columns,
+    match_rates,
+    misfit,
+)
 from maci2.sensors import CameraTrajectory, GroundTruth, ImuSamples, Recording, Rig, with_velocity
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.axes import (
     OF_BOTH,
     Forces,
+    accelerometer_axes,
     axes_against_truth,
-    biases_against_truth,
+    compare_with_gravity,
+    in_degrees,
+    is_better,
     truth_forces,
 )
-from maci2.tools.diagnostics.camera_imu import (
-    axes_findings,
-    disagreement,
-    drift_findings,
-    extrinsics_findings,
-    mirror_findings,
-    offset_findings,
-    path_constants,
-    scale_findings,
-)
-from maci2.tools.diagnostics.estimator_trial import (
-    calibrated,
-    extrinsics_finding,
-    initializable,
-    rotation_finding,
-    window_finding,
-)
-from maci2.tools.diagnostics.imu import compare_with_gravity
+from maci2.tools.diagnostics.estimator_trial import Trial, extrinsics_finding, rotation_finding
+from maci2.tools.diagnostics.imu import bias_findings
 from maci2.tools.ground_truth.accelerations import fit_accelerations
 from maci2.tools.ground_truth.audit_files import cached_audit
 from maci2.tools.ground_truth.capture import capture_of
@@ -51,6 +56,171 @@ from maci2.tools.ground_truth.registration import (
 from maci2.types import NS, Array
 from maci2.vision import rectified_extrinsics
 from maci2.vision.relative_poses import CameraFrame
+
+SERIOUS_OFFSET_S = 0.01
+SIGMAS = 5.0
+"""Number of standard deviations that a difference must exceed as well."""
+
+MAX_ROTATION_DEG = 1.0
+MAX_POSITION = 0.03
+"""Accepted difference of extrinsics, which is also the accuracy expected of `calibrate`."""
+
+SERIOUS_ROTATION_DEG = 5.0
+SERIOUS_POSITION = 0.1
+
+SURELY_ALIKE = 0.98
+"""Correlation of rates above which inverted poses are not considered."""
+
+
+def contradiction(
+    source: RotationSource, match: RateMatch | None, imu: ImuSamples, doubtful: bool = False
+) -> list[Finding]:
+    """Finding about a source that rotates differently from the gyroscope; `doubtful` if axes seem
+    wrong, since inverse poses look the same in motion with one main axis."""
+    if match is None or match.excitation < MIN_RATE:
+        return []
+    alike = match.correlation
+    if alike > SURELY_ALIKE and not doubtful:
+        return []
+    Ts = source.Ts_w_s.copy()
+    Ts[:, :3, :3] = np.swapaxes(source.Ts_w_s[:, :3, :3], 1, 2)
+    inverted = match_rates(replace(source, Ts_w_s=Ts), imu)
+    if inverted and is_better(1.0 - inverted.correlation, 1.0 - alike):
+        correlations = {"correlation": alike, "inverted": inverted.correlation}
+        return [checks.INVERTED_POSES.finding(source.name, **correlations)]
+    if alike > MIN_CORRELATION:
+        return []
+    return [checks.OTHER_ROTATION.finding(source.name, correlation=alike)]
+
+
+def clock_findings(
+    source: RotationSource, match: RateMatch, offset: tuple[float, float], stated_s: float = 0.0
+) -> list[Finding]:
+    """Findings about a clock's offset to the IMU's, given with its standard deviation [s], and its
+    drift; of a camera, beyond the `stated` offset."""
+    offset_s, std_s = offset
+    # Zero has no sign.
+    measured = f"{round(1e3 * offset_s, 2) + 0.0:+.2f} ± {1e3 * std_s:.2f} ms"
+    whose, name, other = "time offset to the IMU", "Wrong clock: the truth's time offset", "."
+    if source.kind == "vision":
+        whose = name = "camera-IMU time offset"
+        other = f", or put timeshift_cam_imu: {stated_s + offset_s:.6f} into the camchain."
+    if abs(offset_s) <= max(checks.CLOCK_OFFSET.limit, SIGMAS * std_s):
+        findings = [Finding("ok", source.name, f"{whose} {measured}", found=measured)]
+    else:
+        serious = abs(offset_s) > SERIOUS_OFFSET_S
+        texts = {"name": name, "offset": measured, "offset_ms": 1e3 * offset_s, "other": other}
+        findings = [checks.CLOCK_OFFSET.finding(source.name, serious, **texts)]
+    if abs(match.drift_s) > max(checks.CLOCK_DRIFT.limit, SIGMAS * match.std_drift_s):
+        drift = {"drift_ms": 1e3 * match.drift_s, "std_ms": 1e3 * match.std_drift_s}
+        findings.append(checks.CLOCK_DRIFT.finding(source.name, **drift))
+    return findings
+
+
+def mirror_findings(match: RateMatch) -> list[Finding]:
+    """Finding about unit and handedness of the gyroscope, which no extrinsics explain."""
+    degrees, rates, gyro = in_degrees(match, "vision"), match.rates_s, match.gyro
+    mirrored = misfit(rates, gyro, -best_rotation(rates, -gyro))
+    if degrees or not is_better(mirrored, misfit(rates, gyro, best_rotation(rates, gyro))):
+        return degrees
+    return [checks.MIRRORED_IMU.finding("imu", flipped=columns(np.diag([1.0, 1.0, -1.0])))]
+
+
+def best_rotation(expected: Array, measured: Array) -> Array:
+    """R with expected = R measured, both (n, 3) and centred."""
+    return nearest_rotation(
+        (expected - expected.mean(axis=0)).T @ (measured - measured.mean(axis=0))
+    )
+
+
+def extrinsics_findings(
+    source: RotationSource, match: RateMatch, result: CalibrationResult | None, T_inverted: Array
+) -> list[Finding]:
+    """Compare the stated T_b_c with the one that motion shows; `T_inverted` is the stated one if
+    the file holds T_c_b."""
+    if result is None or result.state is None or result.posterior is None:
+        # Without a joint estimate rotations are compared alone.
+        expected, gyro = match.rates_s @ source.T_b_s[:3, :3].T, match.gyro
+        R = best_rotation(expected, gyro)
+        if not is_better(misfit(expected, gyro, R), misfit(expected, gyro, np.eye(3))):
+            return []
+        angle_deg = float(np.rad2deg(np.linalg.norm(so3_log(R))))
+        return [checks.WRONG_ROTATION.finding("calibration", angle_deg=angle_deg)]
+    found, cov = result.state.T_b_c, result.posterior.T_b_c
+    rotation_deg, position = _apart(found, source.T_b_s)
+    off = _off(found, source.T_b_s, cov)
+    if not off:
+        text = (
+            f"extrinsics agree with the motion to {rotation_deg:.2f} deg and "
+            f"{1e3 * position:.0f} mm"
+        )
+        return [Finding("ok", source.name, text)]
+    apart = f"{rotation_deg:.1f} deg and {1e3 * position:.0f} mm between given and found"
+    if not _off(found, T_inverted, cov):
+        return [checks.INVERTED_EXTRINSICS.finding("calibration", apart=apart)]
+    serious = rotation_deg > SERIOUS_ROTATION_DEG or position > SERIOUS_POSITION
+    part = "" if off == "both" else f"{off} of the "
+    texts = {"part": part, "apart": apart, "p": found[:3, 3]}
+    return [checks.WRONG_EXTRINSICS.finding("calibration", serious, **texts)]
+
+
+def _apart(found: Array, given: Array) -> tuple[float, float]:
+    """Angle [deg] and distance [m]."""
+    turned = so3_log(found[:3, :3] @ given[:3, :3].T)
+    return float(np.rad2deg(np.linalg.norm(turned))), float(np.linalg.norm((found - given)[:3, 3]))
+
+
+def _off(found: Array, given: Array, cov: Array) -> str:
+    """Names of the parts that differ by more than is accepted: rotation, position, both or none."""
+    xi = se3_log(given @ se3_inv(found))
+    rotation_deg, position = _apart(found, given)
+    std, std_rad = (_along(cov[part, part], xi[part]) for part in (slice(0, 3), slice(3, 6)))
+    turned = rotation_deg > max(MAX_ROTATION_DEG, SIGMAS * float(np.rad2deg(std_rad)))
+    moved = position > max(MAX_POSITION, SIGMAS * std)
+    return "both" if turned and moved else "rotation" if turned else "position" if moved else ""
+
+
+def _along(cov: Array, direction: Array) -> float:
+    unit = direction / max(float(np.linalg.norm(direction)), 1e-12)
+    return float(np.sqrt(unit @ cov @ unit))
+
+
+UNITS = {"millimetres": 1e-3, "centimetres": 1e-2, "kilometres": 1e3}
+"""Length in metres of units in which a path may be written."""
+
+
+def path_constants(trial: Trial) -> MeasuredConstants | None:
+    """Test of scale and axes on the whole path; None if no window can be compared."""
+    measured, evidence = raw_model(trial.imu, trial.noise), Evidence(trial.source.T_b_s)
+    for stamps_ns in trial.windows():
+        try:
+            evidence.add(measured, [trial.motion(stamps_ns)])
+        except DatasetError:
+            continue
+    return evidence.constants()
+
+
+def scale_findings(source: RotationSource, constants: MeasuredConstants | None) -> list[Finding]:
+    """Finding about the scale of the camera's path relative to the accelerometer."""
+    if constants is None or constants.translation is None or constants.axes_right < 0.5:
+        return []
+    scale = constants.translation.scale
+    # One over the scale is what was measured: of both distances the shorter one counts.
+    std = float(np.sqrt(constants.translation.cov[0, 0])) / min(1.0, abs(scale))
+    far = FAR * float(np.hypot(std, CALIBRATED.acc_scale))
+    if abs(scale - 1.0) <= far or scale <= 0.0:
+        return []
+    unit = next((name for name, size in UNITS.items() if abs(scale / size - 1.0) < 0.2), "")
+    other = "; or use stereo, and check the baseline and its unit."
+    measured = {
+        "factor": f"{scale:.{max(3, 2 - int(np.floor(np.log10(abs(scale)))))}f}",
+        "std": std * min(1.0, scale),
+        "far": far,
+        "hint": f": they look like {unit}." if unit else other,
+    }
+    serious = abs(scale - 1.0) > checks.WRONG_SCALE.limit
+    return [checks.WRONG_SCALE.finding(source.name, serious, **measured)]
+
 
 UPRIGHT = np.cos(np.deg2rad(30.0))
 """Least z component of the direction up in a world whose z axis is meant to be up."""
@@ -84,16 +254,12 @@ def truth_fault(
         return [Finding("error", name, text, "lost rows")]
     if fit is not None and fit.up_w[2] <= UPRIGHT and not np.isnan(fit.scale):
         return [checks.TILTED_WORLD.finding(name, **dict(zip("xyz", fit.up_w, strict=True)))]
-    return _velocity_columns(name, truth)
-
-
-def _velocity_columns(name: str, truth: GroundTruth) -> list[Finding]:
-    """Velocities that are not those of the truth's own positions."""
     if not np.isfinite(truth.v_w).any():
         return []
+    # Velocities may be others than those of the truth's own positions.
     moved = with_velocity(replace(truth, v_w=np.full_like(truth.v_w, np.nan)))
-    found = velocity_finding(name, truth, moved, np.eye(3))
-    return [replace(one, level="error", text=f"{one.text}.") for one in found]
+    velocity = velocity_finding(name, truth, moved, np.eye(3))
+    return [replace(one, level="error", text=f"{one.text}.") for one in velocity]
 
 
 def _imu_is_sound(imu: ImuSamples, axes: list[Finding], forces: Forces | None) -> bool:
@@ -122,9 +288,6 @@ def audit_finding(recording: Recording) -> list[Finding]:
     return [Finding("warn" if misleading(audit.findings) else "ok", name, text)]
 
 
-SURELY_ALIKE = 0.98
-"""Correlation of rates above which inverted poses are not considered."""
-
 _UNPROVEN_OFFSET_S = 0.02
 """Largest difference between the offset from rates and the joint estimate [s]; beyond it the joint
 estimate has failed."""
@@ -150,19 +313,28 @@ class _TruthComparison:
     forces: Forces | None
     axes: list[Finding]
     contradiction: list[Finding]
+    clock: list[Finding]
+    """Findings about the clock, where it can be compared."""
 
-    @property
-    def comparable(self) -> bool:
-        """Rotation of both can be compared, and nothing contradicts."""
-        return self.match is not None and self.match.comparable and not self.contradiction
+    @classmethod
+    def of(cls, name: str, truth: GroundTruth, imu: ImuSamples) -> "_TruthComparison":
+        """Compare a ground truth with the IMU."""
+        source = RotationSource(name, "truth", truth.stamps_ns, truth.Ts_w_b, np.eye(4))
+        match, forces, axes, clock = match_rates(source, imu), None, [], []
+        if match is not None and match.comparable:
+            forces = truth_forces(truth, imu, match.offset_s)
+            axes = axes_against_truth(match, forces)
+        useless = truth_fault(name, truth, imu, axes, forces)
+        faults = useless or contradiction(source, match, imu, bool(axes))
+        if match is not None and match.comparable and not faults:
+            clock = clock_findings(source, match, (match.offset_s, match.std_offset_s))
+        return cls(source, truth, match, forces, [] if useless else axes, faults, clock)
 
-    @property
-    def clock(self) -> list[Finding]:
-        """Findings about the clock, where it can be compared."""
-        if self.match is None or not self.comparable:
-            return []
-        offset = offset_findings(self.source, self.match.offset_s, self.match.std_offset_s)
-        return offset + drift_findings(self.source, self.match)
+    def check(self, imu: ImuSamples) -> TruthCheck:
+        """Check of the ground truth, with its clock corrected if that is wrong."""
+        wrong = any(finding.level != "ok" for finding in self.clock)
+        shift_ns = round(self.match.offset_s * NS) if self.match and wrong else 0
+        return check_truth(replace(self.truth, stamps_ns=self.truth.stamps_ns + shift_ns), imu)
 
 
 def compare_rotations(
@@ -170,9 +342,10 @@ def compare_rotations(
 ) -> Rotations:
     """Compare ground truths with the IMU, then vision, which depends on the extrinsics."""
     imu = recording.imu
-    compared = [_compared(name, truth, imu) for name, truth in recording.truths.items()]
-    judges = [one for one in compared if one.comparable]
-    truths = {one.source.name: _checked(one, imu) for one in compared}
+    compared = [_TruthComparison.of(name, truth, imu) for name, truth in recording.truths.items()]
+    # Only a truth whose rotation can be compared, and that nothing contradicts, has a clock.
+    judges = [one for one in compared if one.clock]
+    truths = {one.source.name: one.check(imu) for one in compared}
     # Axes that one truth confirms are the IMU's fault in no other.
     if judges and all(one.axes for one in judges):
         return Rotations(truths, judges[0].axes, True)
@@ -180,8 +353,15 @@ def compare_rotations(
     of_vision, motion = _vision_findings(recording, vision, frame, bool(judges))
     findings += of_vision
     if all(finding.level != "error" for finding in findings):
-        trials = (_trial(one.source, one.match, recording) for one in judges if one.match)
-        findings += _excitation(recording, motion or next(trials, None))
+        if motion is None and judges and judges[0].match:
+            trial = Trial.of(judges[0].source, judges[0].match, recording)
+            motion = trial, trial.calibrated()
+        bias_gyro = imu.gyro.mean(axis=0)
+        if motion is not None:
+            trial, result = motion
+            findings += trial.window_finding() + extrinsics_finding(result, trial.source.name)
+            bias_gyro = trial.bias_gyro()
+        findings.append(rotation_finding(imu, bias_gyro))
     imu_blamed = any(finding.what == "imu" and finding.level == "error" for finding in findings)
     return Rotations(truths, findings, bool(judges) or imu_blamed)
 
@@ -195,70 +375,23 @@ def _truth_findings(
     findings = [found for one in compared for found in one.contradiction or one.clock]
     sound = {one.source.name: truths[one.source.name] for one in compared if not one.contradiction}
     for judge in judges[:1]:
-        biases = biases_against_truth(judge.match, judge.forces) if judge.match else []
+        match, name = judge.match, judge.source.name
+        if match is None:
+            continue
+        bias_acc, tilt_deg = judge.forces.bias_and_tilt() if judge.forces else (np.zeros(3), 0.0)
+        bias_gyro = np.asarray(np.median(match.gyro - match.rates_s, axis=0))
+        biases = bias_findings(bias_gyro, bias_acc, "against the ground truth")
         findings += biases
         if biases and judge.forces:
             # A bias looks like a tilt of the truth; the residual tilt counts.
-            name, tilt_deg = judge.source.name, judge.forces.bias_and_tilt()[1]
             sound[name] = replace(sound[name], tilt_deg=tilt_deg)
     return findings + (truth_findings(sound) if sound or not compared else [])
 
 
-def _compared(name: str, truth: GroundTruth, imu: ImuSamples) -> _TruthComparison:
-    source = RotationSource(name, "truth", truth.stamps_ns, truth.Ts_w_b, np.eye(4))
-    match, forces, axes = match_rates(source, imu), None, []
-    if match is not None and match.comparable:
-        forces = truth_forces(truth, imu, match.offset_s)
-        axes = axes_against_truth(match, forces)
-    useless = truth_fault(name, truth, imu, axes, forces)
-    contradiction = useless or _contradiction(source, match, imu, bool(axes))
-    return _TruthComparison(source, truth, match, forces, [] if useless else axes, contradiction)
-
-
-def _contradiction(
-    source: RotationSource, match: RateMatch | None, imu: ImuSamples, doubtful: bool = False
-) -> list[Finding]:
-    """Finding about a source that rotates differently from the gyroscope; `doubtful` if axes seem
-    wrong, since inverse poses look the same in motion with one main axis."""
-    if match is None or match.excitation < MIN_RATE:
-        return []
-    if match.correlation > SURELY_ALIKE and not doubtful:
-        return []
-    return disagreement(source, match, match_rates(_inverted(source), imu))
-
-
-def _checked(one: _TruthComparison, imu: ImuSamples) -> TruthCheck:
-    """Check of a ground truth, with its clock corrected if that is wrong."""
-    wrong = any(finding.level != "ok" for finding in one.clock)
-    shift_ns = round(one.match.offset_s * NS) if one.match and wrong else 0
-    return check_truth(replace(one.truth, stamps_ns=one.truth.stamps_ns + shift_ns), imu)
-
-
-def _inverted(source: RotationSource) -> RotationSource:
-    """Source with its poses taken as those of the world in the sensor frame."""
-    Ts = source.Ts_w_s.copy()
-    Ts[:, :3, :3] = np.swapaxes(source.Ts_w_s[:, :3, :3], 1, 2)
-    return replace(source, Ts_w_s=Ts)
-
-
-@dataclass(frozen=True)
-class _Motion:
-    """Source that the estimator can use, with the result of a trial calibration."""
-
-    source: RotationSource
-    match: RateMatch
-    result: CalibrationResult | None
-
-
-def _trial(source: RotationSource, match: RateMatch, recording: Recording) -> _Motion:
-    result = calibrated(source, recording.imu, recording.rig.imu, match.offset_s)
-    return _Motion(source, match, result)
-
-
 def _vision_findings(
     recording: Recording, vision: CameraTrajectory | None, frame: CameraFrame, imu_is_sound: bool
-) -> tuple[list[Finding], _Motion | None]:
-    """Findings, and the source if it can be used further."""
+) -> tuple[list[Finding], tuple[Trial, CalibrationResult | None] | None]:
+    """Findings and, if the source can be used further, the trial with its calibration."""
     if vision is None or not recording.rig.cameras:
         return [], None
     try:
@@ -271,24 +404,20 @@ def _vision_findings(
     if match is None:
         text = "shares less than 2 s with the IMU, nothing can be compared. Check its clock."
         return [Finding("error", "vision", text, "vision and IMU share no time")], None
-    contradiction = _contradiction(source, match, imu)
-    if contradiction:
-        return contradiction, None
+    faults = contradiction(source, match, imu)
+    if faults:
+        return faults, None
     if not match.comparable:
         text = "rotates too little to compare it with the gyroscope"
         return [Finding("ok", "vision", text)], None
-    wrong = [] if imu_is_sound else mirror_findings(match)
-    constants = None if wrong else path_constants(source, imu, recording.rig.imu, match.offset_s)
-    wrong = wrong if imu_is_sound else wrong or axes_findings(constants)
-    if wrong:
-        return wrong, None
-    result = calibrated(source, imu, recording.rig.imu, match.offset_s)
-    offset_s, std_s = match.offset_s, match.std_offset_s
-    if result is not None and result.state is not None:
-        further_s, joint_std_s = result.report.time_offset_s, result.report.std_time_offset_s
-        if further_s is not None and joint_std_s is not None:
-            proven = abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001)
-            offset_s, std_s = (offset_s + further_s, joint_std_s) if proven else (offset_s, std_s)
+    mirrored = [] if imu_is_sound else mirror_findings(match)
+    if mirrored:
+        return mirrored, None
+    trial = Trial.of(source, match, recording)
+    constants = path_constants(trial)
+    if constants is not None and constants.axes_right < 0.5 and not imu_is_sound:
+        return [accelerometer_axes(constants.axes, "the camera's path")], None
+    result = trial.calibrated()
     # A wrong scale also moves the camera; its position is judged when that is fixed.
     findings = scale_findings(source, constants)
     if recording.rig.extrinsics_known:
@@ -297,14 +426,26 @@ def _vision_findings(
             findings += extrinsics_findings(source, match, result, T_inverted)
         if any(finding.level == "error" for finding in findings):
             # In motions with a main axis, inverse poses look like wrong extrinsics.
-            contradiction = _contradiction(source, match, imu, doubtful=True)
-            if contradiction:
-                return contradiction, None
+            faults = contradiction(source, match, imu, doubtful=True)
+            if faults:
+                return faults, None
     elif result is not None and result.state is not None:
-        source = replace(source, T_b_s=result.state.T_b_c)
-    stated_s = recording.rig.time_offset_s
-    findings += offset_findings(source, offset_s, std_s, stated_s) + drift_findings(source, match)
-    return findings, _Motion(source, match, result)
+        trial = replace(trial, source=replace(trial.source, T_b_s=result.state.T_b_c))
+    offset = _joint_offset(match, result)
+    findings += clock_findings(source, match, offset, recording.rig.time_offset_s)
+    return findings, (trial, result)
+
+
+def _joint_offset(match: RateMatch, result: CalibrationResult | None) -> tuple[float, float]:
+    """Time offset and its standard deviation [s], from the joint estimate where that succeeded."""
+    offset_s, std_s = match.offset_s, match.std_offset_s
+    if result is None or result.state is None:
+        return offset_s, std_s
+    further_s, joint_std_s = result.report.time_offset_s, result.report.std_time_offset_s
+    if further_s is None or joint_std_s is None:
+        return offset_s, std_s
+    proven = abs(further_s) < _UNPROVEN_OFFSET_S and joint_std_s < max(std_s, 0.001)
+    return (offset_s + further_s, joint_std_s) if proven else (offset_s, std_s)
 
 
 def _extrinsics(rig: Rig, frame: CameraFrame) -> Array:
@@ -319,19 +460,3 @@ def _inverted_extrinsics(rig: Rig, frame: CameraFrame) -> Array:
     except CalibrationError:
         # Inverted, the two are no stereo pair: the left camera stands for itself.
         return cameras[0].T_b_c
-
-
-def _excitation(recording: Recording, motion: _Motion | None) -> list[Finding]:
-    """Findings about excitation, from the gyroscope and from the estimator."""
-    imu = recording.imu
-    if motion is None:
-        return [rotation_finding(imu, imu.gyro.mean(axis=0))]
-    source, match = motion.source, motion.match
-    rates_b = match.rates_s @ source.T_b_s[:3, :3].T
-    bias = np.asarray(np.median(match.gyro - rates_b, axis=0))
-    counts = initializable(source, imu, recording.rig.imu, match.offset_s)
-    return [
-        *window_finding(counts, source.name),
-        *extrinsics_finding(motion.result, source.name),
-        rotation_finding(imu, bias),
-    ]

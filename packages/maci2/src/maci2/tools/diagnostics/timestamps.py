@@ -8,11 +8,12 @@ import numpy as np
 from maci2.findings import Finding, fault
 from maci2.geometry import se3_inv
 from maci2.sensors import gaps
-from maci2.sensors.stereo import HasImages
+from maci2.sensors.interpolation import nearest_index
+from maci2.sensors.types import ImageRecording
 from maci2.sensors.validation import RIG_RANGES, rig_faults
 from maci2.tools.diagnostics import checks
 from maci2.tools.diagnostics.diagnosis import Timing
-from maci2.types import NS, Array, Stamps
+from maci2.types import NS, Stamps
 
 MAX_IMU_RATE_HZ = 20_000.0
 """Highest plausible IMU rate [Hz]; timestamps in microseconds make 200 Hz look like 200 kHz."""
@@ -47,16 +48,17 @@ def timing_of(stamps_ns: Stamps) -> Timing:
     )
 
 
-def stamp_findings(
-    imu_ns: Stamps | None, cameras_ns: tuple[Stamps, ...], imu: Timing, cameras: tuple[Timing, ...]
-) -> list[Finding]:
-    """Findings about the timestamps of each sensor and their overlap; `imu_ns` is None without an
-    IMU."""
-    streams = {f"cam{number}": stamps_ns for number, stamps_ns in enumerate(cameras_ns)}
-    timings = dict(zip(streams, cameras, strict=True))
-    if imu_ns is not None:
-        streams, timings = {"imu": imu_ns} | streams, {"imu": imu} | timings
-    unit_faults = [found for name in streams for found in _unit(name, timings[name])]
+def stamp_findings(streams: dict[str, Stamps], timings: dict[str, Timing]) -> list[Finding]:
+    """Findings about the timestamps of each sensor and the overlap of IMU and left camera."""
+    unit_faults = []
+    for name, timing in timings.items():
+        highest_hz = MAX_IMU_RATE_HZ if name == "imu" else MAX_CAMERA_RATE_HZ
+        if timing.rate_hz > highest_hz:
+            micro = timing.rate_hz < 50.0 * highest_hz
+            unit, factor = ("microseconds", 1000) if micro else ("milliseconds", 1_000_000)
+            rates = {"rate_hz": timing.rate_hz, "highest_hz": highest_hz}
+            found = checks.WRONG_UNIT.finding(name, unit=unit, factor=factor, **rates)
+            unit_faults.append(found)
     if unit_faults:
         return unit_faults
     jumps = clock_jumps(streams)
@@ -64,21 +66,11 @@ def stamp_findings(
         checks.CLOCK_JUMP.finding(name, name=name, stamp_ns=stamp_ns, jump_s=jump_s)
         for name, (stamp_ns, jump_s) in jumps.items()
     ]
-    if imu_ns is not None and cameras_ns and not jumps:
-        findings += _overlap(imu_ns, cameras_ns[0])
+    if streams.keys() >= {"imu", "cam0"} and not jumps:
+        findings += _overlap(streams["imu"], streams["cam0"])
     for name in streams:
         findings += _stream(name, timings[name], streams[name], name in jumps)
     return findings
-
-
-def _unit(name: str, timing: Timing) -> Iterator[Finding]:
-    highest_hz = MAX_IMU_RATE_HZ if name == "imu" else MAX_CAMERA_RATE_HZ
-    if timing.rate_hz > highest_hz:
-        micro = timing.rate_hz < 50.0 * highest_hz
-        unit, factor = ("microseconds", 1000) if micro else ("milliseconds", 1_000_000)
-        yield checks.WRONG_UNIT.finding(
-            name, unit=unit, rate_hz=timing.rate_hz, highest_hz=highest_hz, factor=factor
-        )
 
 
 def clock_jumps(streams: dict[str, Stamps]) -> dict[str, tuple[int, float]]:
@@ -110,12 +102,9 @@ def _overlap(imu_ns: Stamps, left_ns: Stamps) -> Iterator[Finding]:
     shorter_s = min(imu_ns[-1] - imu_ns[0], left_ns[-1] - left_ns[0]) / NS
     apart_s = (imu_ns[0] - left_ns[0]) / NS
     needed_s = checks.LITTLE_OVERLAP.limit * shorter_s
-    if shared_s <= 0.0:
-        yield checks.OTHER_CLOCK.finding("imu", apart_s=apart_s)
-    elif shared_s < needed_s:
-        yield checks.LITTLE_OVERLAP.finding(
-            "imu", shared_s=shared_s, apart_s=apart_s, needed_s=needed_s
-        )
+    if shared_s < needed_s or shared_s <= 0.0:
+        check = checks.LITTLE_OVERLAP if shared_s > 0.0 else checks.OTHER_CLOCK
+        yield check.finding("imu", shared_s=shared_s, apart_s=apart_s, needed_s=needed_s)
 
 
 def _stream(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool) -> Iterator[Finding]:
@@ -123,25 +112,20 @@ def _stream(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool) -> Itera
     kind = "samples" if name == "imu" else "frames"
     if timing.jitter_pct > checks.JITTER.limit:
         jitter_ms = 10.0 * timing.jitter_pct / timing.rate_hz
-        yield checks.JITTER.finding(name, jitter_pct=timing.jitter_pct, jitter_ms=jitter_ms)
+        yield checks.JITTER.finding(name, timing=timing, jitter_ms=jitter_ms)
     expected = timing.samples + timing.dropped
     share_pct = 100.0 * timing.dropped / max(expected, 1)
     if timing.gaps and not jumped:
         before = gaps(stamps_ns)
-        longest = before[np.argmax(np.diff(stamps_ns)[before])]
-        yield checks.GAPS.finding(
-            name,
-            gaps=f"{timing.gaps} gaps" if timing.gaps > 1 else "a gap",
-            longest_s=timing.longest_step_s,
-            stamp_ns=stamps_ns[longest],
-            period_ms=1e3 / timing.rate_hz,
-        )
+        stamp_ns = stamps_ns[before[np.argmax(np.diff(stamps_ns)[before])]]
+        count = f"{timing.gaps} gaps" if timing.gaps > 1 else "a gap"
+        measured = {"stamp_ns": stamp_ns, "period_ms": 1e3 / timing.rate_hz}
+        yield checks.GAPS.finding(name, gaps=count, timing=timing, **measured)
     elif share_pct > checks.DROPPED.limit and not jumped:
-        yield checks.DROPPED.finding(
-            name, kind=kind, dropped=timing.dropped, expected=expected, share_pct=share_pct
-        )
+        measured = {"expected": expected, "share_pct": share_pct}
+        yield checks.DROPPED.finding(name, kind=kind, timing=timing, **measured)
     if name == "imu" and timing.rate_hz < checks.SLOW_IMU.limit:
-        yield checks.SLOW_IMU.finding(name, rate_hz=timing.rate_hz)
+        yield checks.SLOW_IMU.finding(name, timing=timing)
     text = (
         f"{timing.samples} {kind}, {timing.duration_s:.1f} s at {timing.rate_hz:.1f} Hz, jitter "
         f"{timing.jitter_pct:.1f} %, {timing.dropped} {kind} missing, {timing.gaps} gaps"
@@ -149,22 +133,15 @@ def _stream(name: str, timing: Timing, stamps_ns: Stamps, jumped: bool) -> Itera
     yield Finding("ok", name, text)
 
 
-def stereo_matched_pct(stamps_ns: tuple[Stamps, ...]) -> float:
-    """Percentage of left timestamps with a right one."""
+def stereo_findings(recording: ImageRecording) -> tuple[float, list[Finding]]:
+    """Percentage of left timestamps with a right one, and findings about stereo pairs and the rig;
+    NaN without two cameras."""
+    stamps_ns, rig = recording.camera_stamps_ns, list(_rig(recording))
     if len(stamps_ns) < 2 or min(len(stamps_ns[0]), len(stamps_ns[1])) == 0:
-        return math.nan
-    apart_ms = _right_after_left_ms(stamps_ns[0], stamps_ns[1])
-    return float(100.0 * np.mean(np.abs(apart_ms) <= TOLERANCE_MS))
-
-
-def stereo_findings(recording: HasImages, matched_pct: float) -> list[Finding]:
-    """Findings about stereo pairs and about the rig."""
-    pairs = _pairs(recording.camera_stamps_ns, matched_pct) if math.isfinite(matched_pct) else ()
-    return [*pairs, *_rig(recording)]
-
-
-def _pairs(stamps_ns: tuple[Stamps, ...], matched_pct: float) -> Iterator[Finding]:
-    apart_ms = _right_after_left_ms(stamps_ns[0], stamps_ns[1])
+        return math.nan, rig
+    left_ns, right_ns = stamps_ns[:2]
+    apart_ms = 1e3 * ((right_ns[nearest_index(right_ns, left_ns)] - left_ns) / NS)
+    matched_pct = float(100.0 * np.mean(np.abs(apart_ms) <= TOLERANCE_MS))
     typical_ms = float(np.median(apart_ms))
     common = float(np.mean(np.abs(apart_ms - typical_ms) <= TOLERANCE_MS))
     paired = (
@@ -172,24 +149,16 @@ def _pairs(stamps_ns: tuple[Stamps, ...], matched_pct: float) -> Iterator[Findin
     )
     if abs(typical_ms) > TOLERANCE_MS and common > MIN_COMMON:
         later = "later" if typical_ms > 0.0 else "earlier"
-        yield checks.STEREO_LATE.finding(
-            "stereo", later=later, typical_ms=typical_ms, common_pct=100.0 * common
-        )
+        measured = {"typical_ms": typical_ms, "common_pct": 100.0 * common}
+        finding = checks.STEREO_LATE.finding("stereo", later=later, **measured)
     elif matched_pct < checks.UNPAIRED.limit:
-        yield checks.UNPAIRED.finding("stereo", found=paired)
+        finding = checks.UNPAIRED.finding("stereo", found=paired)
     else:
-        yield Finding("ok", "stereo", paired)
+        finding = Finding("ok", "stereo", paired)
+    return matched_pct, [finding, *rig]
 
 
-def _right_after_left_ms(left: Stamps, right: Stamps) -> Array:
-    """Time from each left timestamp to the nearest right one [ms]."""
-    after = np.clip(np.searchsorted(right, left), 0, len(right) - 1)
-    before = np.maximum(after - 1, 0)
-    nearer_before = np.abs(right[before] - left) < np.abs(right[after] - left)
-    return 1e3 * ((right[np.where(nearer_before, before, after)] - left) / NS)
-
-
-def _rig(recording: HasImages) -> Iterator[Finding]:
+def _rig(recording: ImageRecording) -> Iterator[Finding]:
     """Findings about the number of cameras, their baseline and which one is the left."""
     rig, stamped = recording.rig, len(recording.camera_stamps_ns)
     if rig.cameras and stamped > len(rig.cameras):
@@ -219,15 +188,12 @@ def _rig(recording: HasImages) -> Iterator[Finding]:
             name = f"{one.name} is unusual"
             yield fault("warn", "calibration", name, one.found, one.needed, one.remedy)
     if len(rig.cameras) > 1:
-        yield _baseline(rig.cameras[0].T_b_c, rig.cameras[1].T_b_c)
-
-
-def _baseline(T_b_c0: Array, T_b_c1: Array) -> Finding:
-    p_c0_c1 = (se3_inv(T_b_c0) @ T_b_c1)[:3, 3]
-    length = float(np.linalg.norm(p_c0_c1))
-    low, high = RIG_RANGES["baseline"].usual
-    if not low < length < high:
-        return checks.IMPOSSIBLE_BASELINE.finding("calibration", length=length, low=low, high=high)
-    if p_c0_c1[0] < -0.5 * length:
-        return checks.SWAPPED_CAMERAS.finding("calibration", aside=-p_c0_c1[0])
-    return Finding("ok", "calibration", f"baseline {length:.4f} m")
+        p_c0_c1 = (se3_inv(rig.cameras[0].T_b_c) @ rig.cameras[1].T_b_c)[:3, 3]
+        length, (low, high) = float(np.linalg.norm(p_c0_c1)), RIG_RANGES["baseline"].usual
+        if not low < length < high:
+            baseline = {"length": length, "low": low, "high": high}
+            yield checks.IMPOSSIBLE_BASELINE.finding("calibration", **baseline)
+        elif p_c0_c1[0] < -0.5 * length:
+            yield checks.SWAPPED_CAMERAS.finding("calibration", aside=-p_c0_c1[0])
+        else:
+            yield Finding("ok", "calibration", f"baseline {length:.4f} m")

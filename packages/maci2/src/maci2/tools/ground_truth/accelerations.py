@@ -7,12 +7,14 @@ marker's rotation and place; axes in another order, of other signs or of another
 better fit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
 from maci2.errors import DatasetError
-from maci2.geometry.se3 import nearest_rotation, so3_exp_stack, so3_log_stack
+from maci2.geometry.se3 import nearest_rotation, skew_stack, so3_exp_stack, so3_log_stack
 from maci2.imu.rotation_rates import SIGNED_PERMUTATIONS, columns
 from maci2.sensors import ImuSamples, gaps
 from maci2.tools.ground_truth.capture import Capture
@@ -80,21 +82,79 @@ class AccelerationFit:
 
 
 @dataclass(frozen=True)
-class _Accelerations:
+class _Regression:
+    """Linear regression of the positions' accelerations on scale, bias, gravity and what the rates
+    have left of the marker's rotation, and of its stated place."""
+
     at_s: Array
     """(n,) middle rows."""
 
-    capture: Array
+    a: Array
     """(n, 3) of positions, in the capture's world."""
 
-    force: Array
-    """(n, 3) specific force of the IMU, in the same world."""
+    X: Array
+    """(n, 3, 13) derivatives by the unknowns; by the scale it is the IMU's specific force."""
 
-    R_w_b: Array
-    """(n, 3, 3) of the middle rows."""
+    weights: Array
+    """(n,)"""
 
-    R_w_b_change: Array
-    """(n, 3, 3) second differences of orientation: what a lever arm adds to the accelerations."""
+    noise: float = LEAST_NOISE
+    """Of an acceleration [m/s^2]."""
+
+    def robust(self) -> tuple["_Regression", Array]:
+        """Weights by Huber, which rows of a lost tracker do not move, and the unknowns."""
+        fit = self
+        for _ in range(10):
+            x = fit.solve(self.a)
+            far = np.linalg.norm(self.a - self.X @ x, axis=1)
+            # The median length of three axes of noise is 1.54 times that of one.
+            noise = max(float(np.median(far)) / 1.54, LEAST_NOISE)
+            fit = replace(self, weights=1.0 / np.maximum(1.0, far / (3.0 * noise)), noise=noise)
+        return fit, x
+
+    @cached_property
+    def information(self) -> Array:
+        """(13, 13), with usual sizes as a prior: where the body does not rotate enough, bias,
+        rotation and place are one, and all are small."""
+        info = np.einsum("n,nij,nik->jk", self.weights, self.X, self.X) / self.noise**2
+        for place, std in ((BIAS, BIAS_STD), (MARKER, MARKER_STD), (LEVER, LEVER_STD)):
+            info[place, place] += std**-2.0 * np.eye(3)
+        return np.asarray(info + 1e-9 * np.eye(UNKNOWNS))
+
+    def solve(self, a: Array) -> Array:
+        """(13,) unknowns that fit accelerations (n, 3) best."""
+        weighted = np.einsum("n,nij,ni->j", self.weights, self.X, a) / self.noise**2
+        return np.asarray(np.linalg.solve(self.information, weighted))
+
+    def misfit(self, a: Array) -> float:
+        """Sum of squares that the best fit leaves; infinite where it is upside down."""
+        x = self.solve(a)
+        far = self.weights[:, None] * (a - self.X @ x) ** 2
+        return float("inf") if x[0] <= 0.0 else float(np.sum(far))
+
+    def centred(self, values: Array) -> Array:
+        """Values (n, 3) less their weighted mean."""
+        return np.asarray(values - np.average(values, axis=0, weights=self.weights))
+
+    @property
+    def most_misfit(self) -> float:
+        """Misfit up to which the fit explains the accelerations: a share of their variation."""
+        return (1.0 - ALIKE**2) * float(np.sum(self.weights[:, None] * self.centred(self.a) ** 2))
+
+    def std_scale(self, x: Array) -> float:
+        """Standard deviation of the scale: what white noise and usual biases leave, or what the
+        scatter over blocks of time shows, whichever is larger."""
+        cov = np.linalg.inv(self.information)
+        elapsed_s = self.at_s - self.at_s[0]
+        length_s = min(BLOCK_S, elapsed_s[-1] / FEWEST_BLOCKS)
+        block = (elapsed_s // length_s).astype(np.int64)
+        names = np.unique(block)
+        left = self.a - self.X @ x
+        scores = np.einsum("n,nij,ni->nj", self.weights, self.X, left) / self.noise**2
+        sums = np.array([scores[block == name].sum(axis=0) for name in names])
+        count = len(names) / max(len(names) - 1, 1)
+        scatter = count * float(np.sum((sums @ cov[0]) ** 2))
+        return float(np.sqrt(max(scatter, cov[0, 0])))
 
 
 def fit_accelerations(
@@ -106,26 +166,42 @@ def fit_accelerations(
     Raises where its positions are in another unit, in other axes than its orientations, or
     constant while the IMU accelerates.
     """
-    both = _accelerations(capture, found, R_b_m, imu)
-    if both is None:
+    regression = _accelerations(capture, found, R_b_m, imu)
+    if regression is None:
         return None
-    moved = both.force.std(axis=0)
+    force = regression.X[:, :, 0]
+    moved = force.std(axis=0)
     if np.sqrt(np.mean(moved**2)) < LEAST_MOTION:
-        up = np.median(both.force - both.capture, axis=0)
+        up = np.median(force - regression.a, axis=0)
         return AccelerationFit(np.nan, np.nan, up / np.linalg.norm(up), np.zeros(3))
-    _require_motion(capture, moved)
-    X = _derivatives(both)
-    weights, x, noise = _robust(X, both.capture)
-    _require_axes(capture, both, X, weights, noise)
-    if not _explained(X, both.capture, weights, x, noise):
+    still = (np.ptp(capture.p_w_m, axis=0) < FROZEN) & (moved > LEAST_MOTION)
+    if still.any():
+        axes = ", ".join(np.array([*"xyz"])[still])
+        raise DatasetError(
+            f"{capture.source}: its positions do not change along {axes}, while the IMU "
+            f"accelerates there by {moved[still].max():.2f} m/s^2 rms: they were not written, or "
+            "belong to another recording."
+        )
+    regression, x = regression.robust()
+    _require_axes(capture, regression)
+    # Another mounting of the marker is none: an accelerometer has other axes than the gyroscope.
+    mounted = np.linalg.norm(x[MARKER]) < LARGEST_MARKER * abs(x[0])
+    if not mounted or regression.misfit(regression.a) >= regression.most_misfit:
         return None
     fit = AccelerationFit(
         float(x[0]),
-        _std_scale(X, both.capture - X @ x, weights, noise, both.at_s),
+        regression.std_scale(x),
         -x[GRAVITY] / np.linalg.norm(x[GRAVITY]) * np.sign(x[0]),
         -x[BIAS] / x[0],
     )
-    _require_metres(capture, fit)
+    if fit.scale_differs and abs(fit.scale - 1.0) >= MAX_SCALE_ERROR:
+        unit = unit_of_positions(1.0 / fit.scale) if fit.scale > 0.0 else ""
+        meant = f"positions are in {unit}" if unit else "positions have another scale"
+        raise DatasetError(
+            f"{capture.source}: accelerations of the positions are {fit.scale:.4g} ± "
+            f"{fit.std_scale:.2g} times those of the IMU, needed 1: {meant}. Convert them to "
+            "metres."
+        )
     return fit
 
 
@@ -133,16 +209,12 @@ def gyro_rotations(imu: ImuSamples, bias: Array) -> Array:
     """(n, 3, 3) orientation at every sample, from the first on, by the gyroscope alone."""
     dt = np.diff(imu.stamps_ns)[:, None] / NS
     turns = so3_exp_stack((0.5 * (imu.gyro[1:] + imu.gyro[:-1]) - bias) * dt)
-    Rs = np.empty((len(imu), 3, 3))
-    Rs[0] = np.eye(3)
-    for i in range(len(turns)):
-        Rs[i + 1] = Rs[i] @ turns[i]
-    return Rs
+    return np.array([*accumulate(turns, np.matmul, initial=np.eye(3))])
 
 
 def _accelerations(
     capture: Capture, found: Registration, R_b_m: Array, imu: ImuSamples
-) -> _Accelerations | None:
+) -> _Regression | None:
     assert capture.Rs_w_m is not None
     # Differences first: absolute nanoseconds do not fit into a float.
     imu_s = (imu.stamps_ns - imu.stamps_ns[0]) / NS
@@ -166,31 +238,18 @@ def _accelerations(
         twice = np.vstack([np.zeros(3), np.cumsum(0.5 * (twice[1:] + twice[:-1]) * dt, axis=0)])
     at_rows = np.stack([np.interp(at_s, imu_s, axis) for axis in twice.T], axis=1)
     nearest = np.clip(np.searchsorted(imu_s, at_s[rows[1]]), 0, len(imu) - 1)
-    Rs_w_b = capture.Rs_w_m @ R_b_m.T
-    R_w_b = Rs_w_b[rows[1]]
     force_b = np.einsum("nji,nj->ni", Rs_b0_b[nearest], _second_difference(at_s, at_rows, rows))
-    return _Accelerations(
-        at_s[rows[1]],
-        _second_difference(at_s, capture.p_w_m - Rs_w_b @ capture.T_b_m[:3, 3], rows),
-        np.einsum("nij,nj->ni", R_w_b, force_b),
-        R_w_b,
-        _second_difference(at_s, Rs_w_b.reshape(-1, 9), rows).reshape(-1, 3, 3),
-    )
-
-
-def _derivatives(both: _Accelerations) -> Array:
-    """(n, 3, 13) of a capture's acceleration by scale, bias, gravity, rotation and place of the
-    marker."""
-    n = len(both.at_s)
+    Rs_w_b = capture.Rs_w_m @ R_b_m.T
+    p_w_b = capture.p_w_m - Rs_w_b @ capture.T_b_m[:3, 3]
+    R_w_b, n = Rs_w_b[rows[1]], len(rows[1])
     X = np.empty((n, 3, UNKNOWNS))
-    X[:, :, 0] = both.force
-    X[:, :, BIAS], X[:, :, GRAVITY], X[:, :, LEVER] = both.R_w_b, np.eye(3), both.R_w_b_change
-    force_b = np.einsum("nji,nj->ni", both.R_w_b, both.force)
-    for axis in range(3):
-        X[:, :, MARKER.start + axis] = np.einsum(
-            "nij,nj->ni", both.R_w_b, np.cross(np.eye(3)[axis], force_b)
-        )
-    return X
+    X[:, :, 0] = np.einsum("nij,nj->ni", R_w_b, force_b)
+    force_b = np.einsum("nji,nj->ni", R_w_b, X[:, :, 0])
+    X[:, :, BIAS], X[:, :, GRAVITY] = R_w_b, np.eye(3)
+    X[:, :, MARKER] = np.einsum("nij,njk->nik", R_w_b, -skew_stack(force_b))
+    # A lever arm adds to the accelerations what orientation does over the same rows.
+    X[:, :, LEVER] = _second_difference(at_s, Rs_w_b.reshape(-1, 9), rows).reshape(-1, 3, 3)
+    return _Regression(at_s[rows[1]], _second_difference(at_s, p_w_b, rows), X, np.ones(n))
 
 
 def _second_difference(at_s: Array, p: Array, rows: tuple[Array, Array, Array]) -> Array:
@@ -201,66 +260,11 @@ def _second_difference(at_s: Array, p: Array, rows: tuple[Array, Array, Array]) 
     return np.asarray(2.0 * change / (before + after))
 
 
-def _robust(X: Array, a: Array) -> tuple[Array, Array, float]:
-    """Weights by Huber, which rows of a lost tracker do not move, the fit, and the noise of an
-    acceleration [m/s^2]."""
-    weights, noise = np.ones(len(a)), LEAST_NOISE
-    for _ in range(10):
-        x = _solve(X, a, weights, noise)
-        far = np.linalg.norm(a - X @ x, axis=1)
-        # The median length of three axes of noise is 1.54 times that of one.
-        noise = max(float(np.median(far)) / 1.54, LEAST_NOISE)
-        weights = 1.0 / np.maximum(1.0, far / (3.0 * noise))
-    return weights, x, noise
-
-
-def _information(X: Array, weights: Array, noise: float) -> Array:
-    """(13, 13) of scale, bias, gravity and what the rates have left of the marker's rotation, and
-    of its stated place. Where the body does not rotate enough these are one: then all are small."""
-    info = np.einsum("n,nij,nik->jk", weights, X, X) / noise**2
-    for place, std in ((BIAS, BIAS_STD), (MARKER, MARKER_STD), (LEVER, LEVER_STD)):
-        info[place, place] += std**-2.0 * np.eye(3)
-    return np.asarray(info + 1e-9 * np.eye(UNKNOWNS))
-
-
-def _solve(X: Array, a: Array, weights: Array, noise: float) -> Array:
-    weighted = np.einsum("n,nij,ni->j", weights, X, a) / noise**2
-    return np.asarray(np.linalg.solve(_information(X, weights, noise), weighted))
-
-
-def _std_scale(X: Array, left: Array, weights: Array, noise: float, at_s: Array) -> float:
-    """Standard deviation of the scale: what white noise and usual biases leave, or what the scatter
-    over blocks of time shows, whichever is larger."""
-    cov = np.linalg.inv(_information(X, weights, noise))
-    length_s = min(BLOCK_S, (at_s[-1] - at_s[0]) / FEWEST_BLOCKS)
-    block = ((at_s - at_s[0]) // length_s).astype(np.int64)
-    names = np.unique(block)
-    scores = np.einsum("n,nij,ni->nj", weights, X, left) / noise**2
-    sums = np.array([scores[block == name].sum(axis=0) for name in names])
-    count = len(names) / max(len(names) - 1, 1)
-    scatter = count * float(np.sum((sums @ cov[0]) ** 2))
-    return float(np.sqrt(max(scatter, cov[0, 0])))
-
-
-def _require_motion(capture: Capture, moved: Array) -> None:
-    still = (np.ptp(capture.p_w_m, axis=0) < FROZEN) & (moved > LEAST_MOTION)
-    if still.any():
-        axes = ", ".join(np.array([*"xyz"])[still])
-        raise DatasetError(
-            f"{capture.source}: its positions do not change along {axes}, while the IMU "
-            f"accelerates there by {moved[still].max():.2f} m/s^2 rms: they were not written, or "
-            "belong to another recording."
-        )
-
-
-def _require_axes(
-    capture: Capture, both: _Accelerations, X: Array, weights: Array, noise: float
-) -> None:
+def _require_axes(capture: Capture, regression: _Regression) -> None:
     """Raise where positions fit much better in other axes than in those of the orientations."""
-    a = both.capture
-    left = _misfit(X, a, weights, noise)
-    limit = min(BETTER * left, (1.0 - ALIKE**2) * _size(a, weights))
-    misfits = [_misfit(X, a @ P, weights, noise) for P in SIGNED_PERMUTATIONS]
+    a = regression.a
+    limit = min(BETTER * regression.misfit(a), regression.most_misfit)
+    misfits = [regression.misfit(a @ P) for P in SIGNED_PERMUTATIONS]
     best = int(np.argmin(misfits))
     if best and misfits[best] < limit:
         P = SIGNED_PERMUTATIONS[best]
@@ -270,40 +274,12 @@ def _require_axes(
             f"IMU's accelerations if their columns are read as {columns(P.T)}. Convert the file to "
             "one right-handed world."
         )
-    centred = [values - np.average(values, axis=0, weights=weights) for values in (a, both.force)]
-    R = nearest_rotation((weights[:, None] * centred[0]).T @ centred[1])
+    weighted = regression.weights[:, None] * regression.centred(a)
+    R = nearest_rotation(weighted.T @ regression.centred(regression.X[:, :, 0]))
     apart_deg = float(np.degrees(np.linalg.norm(so3_log_stack(R[None])[0])))
-    if apart_deg > FAR_DEG and _misfit(X, a @ R, weights, noise) < limit:
+    if apart_deg > FAR_DEG and regression.misfit(a @ R) < limit:
         raise DatasetError(
             f"{capture.source}: positions and orientations are in worlds {apart_deg:.0f} deg "
             "apart: the IMU's accelerations fit the positions only after that rotation. Convert "
             "the file to one world."
         )
-
-
-def _explained(X: Array, a: Array, weights: Array, x: Array, noise: float) -> bool:
-    """The fit explains the accelerations, and not by another mounting of the marker: then
-    an accelerometer has other axes than the gyroscope."""
-    mounted = np.linalg.norm(x[MARKER]) < LARGEST_MARKER * abs(x[0])
-    return bool(mounted and _misfit(X, a, weights, noise) < (1.0 - ALIKE**2) * _size(a, weights))
-
-
-def _size(a: Array, weights: Array) -> float:
-    """Sum of squares about the mean."""
-    return float(np.sum(weights[:, None] * (a - np.average(a, axis=0, weights=weights)) ** 2))
-
-
-def _misfit(X: Array, a: Array, weights: Array, noise: float) -> float:
-    x = _solve(X, a, weights, noise)
-    return float("inf") if x[0] <= 0.0 else float(np.sum(weights[:, None] * (a - X @ x) ** 2))
-
-
-def _require_metres(capture: Capture, fit: AccelerationFit) -> None:
-    if not fit.scale_differs or abs(fit.scale - 1.0) < MAX_SCALE_ERROR:
-        return
-    unit = unit_of_positions(1.0 / fit.scale) if fit.scale > 0.0 else ""
-    meant = f"positions are in {unit}" if unit else "positions have another scale"
-    raise DatasetError(
-        f"{capture.source}: accelerations of the positions are {fit.scale:.4g} ± "
-        f"{fit.std_scale:.2g} times those of the IMU, needed 1: {meant}. Convert them to metres."
-    )

@@ -1,12 +1,12 @@
 """Ground truth audited: states at every IMU sample in a level world, each with its covariance."""
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
 from maci2.estimator.measurements import integrate_spans, walking_covariance
 from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY, States
+from maci2.estimator.solver import Solution
 from maci2.field_docs import document_fields
 from maci2.findings import Finding
 from maci2.geometry.gaussian import symmetrize
@@ -24,7 +24,7 @@ from maci2.tools.ground_truth.audit_problem import (
 from maci2.tools.ground_truth.capture import Capture, open_capture
 from maci2.tools.ground_truth.findings import Constant, audit_findings, find_jumps, measure
 from maci2.tools.ground_truth.registration import register, without_lost_rows
-from maci2.types import NS, Array, Mask, Stamps
+from maci2.types import NS, Array, Stamps
 from maci2.validation import require_type
 
 FARTHEST_S = 0.15
@@ -91,42 +91,29 @@ class AuditedTruth:
 
 def audited_rows(fit: AuditFit, source: str) -> GroundTruth:
     """States at all IMU samples between neighbouring states, with their covariance."""
-    stamps_ns, k = _between_states(fit)
-    states = _states_at(fit, stamps_ns, k)
+    problem = fit.solution.problem
+    states_ns, samples_ns = problem.stamps_ns, problem.imu.stamps_ns
+    samples_ns = samples_ns[(samples_ns >= states_ns[0]) & (samples_ns < states_ns[-1])]
+    k = np.searchsorted(states_ns, samples_ns, side="right") - 1
+    near = np.diff(states_ns)[k] < FARTHEST_S * NS
+    stamps_ns = samples_ns[near]
+    states = _states_at(fit.solution, stamps_ns, k[near])
     R_g_w = fit.solution.shared.R_w_g.T
     Rs_g_b = R_g_w @ states.Ts_w_b[:, :3, :3]
     # Levelled about the mean position, so that the world stays where it was.
     middle = states.Ts_w_b[:, :3, 3].mean(axis=0)
     p_g = (states.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T + middle
-    return GroundTruth(
-        stamps_ns,
-        stack_poses(Rs_g_b, p_g),
-        states.v_w @ R_g_w.T,
-        states.bias_gyro,
-        states.bias_acc,
-        source,
-        _covariance(fit, middle),
-    )
+    poses, v_g, cov = stack_poses(Rs_g_b, p_g), states.v_w @ R_g_w.T, _covariance(fit, middle)
+    return GroundTruth(stamps_ns, poses, v_g, states.bias_gyro, states.bias_acc, source, cov)
 
 
-def _between_states(fit: AuditFit) -> tuple[Stamps, Stamps]:
-    """IMU samples between states that are near each other, and the state before each."""
-    states_ns, samples_ns = fit.problem.stamps_ns, fit.problem.imu.stamps_ns
-    inside = (samples_ns >= states_ns[0]) & (samples_ns < states_ns[-1])
-    samples_ns = samples_ns[inside]
-    k = np.searchsorted(states_ns, samples_ns, side="right") - 1
-    near: Mask = np.diff(states_ns)[k] < FARTHEST_S * NS
-    return samples_ns[near], k[near]
-
-
-def _states_at(fit: AuditFit, stamps_ns: Stamps, k: Stamps) -> States:
+def _states_at(solution: Solution, stamps_ns: Stamps, k: Stamps) -> States:
     """States carried along the IMU, with a share of what is missing at the next state."""
-    x, states_ns = fit.solution.states, fit.problem.stamps_ns
+    x, states_ns, g_w = solution.states, solution.problem.stamps_ns, solution.shared.gravity_w
     bias = np.hstack([x.bias_gyro, x.bias_acc])
-    g_w = fit.solution.shared.gravity_w
     ends_ns = np.concatenate([stamps_ns, states_ns[1:]])
     starts = np.concatenate([k, np.arange(len(states_ns) - 1)])
-    spans = integrate_spans(fit.problem.imu, states_ns[starts], ends_ns, bias[starts])
+    spans = integrate_spans(solution.problem.imu, states_ns[starts], ends_ns, bias[starts])
     R, v, p = x.Ts_w_b[starts, :3, :3], x.v_w[starts], x.Ts_w_b[starts, :3, 3]
     dt = spans.dt[:, None]
     R_end = R @ spans.gamma
@@ -170,18 +157,15 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
         + seen[:-1] @ _T(J_tilt[1:])
         + J_tilt[:-1] @ _T(with_constants[1:])
     )
-    spans = fit.solution.measurements.spans
-    noise = walking_covariance(spans, fit.problem.walk_gyro, fit.problem.walk_acc)[:, :9, :9]
+    problem, states = fit.solution.problem, symmetrize(states)
+    noise = walking_covariance(fit.solution.measurements.spans, *problem.walks)[:, :9, :9]
     return TruthCovariance(
-        fit.problem.stamps_ns, symmetrize(states), neighbours, with_constants, posterior.free, noise
+        problem.stamps_ns, states, neighbours, with_constants, posterior.free, noise
     )
 
 
 def _T(matrices: Array) -> Array:
     return np.swapaxes(matrices, 1, 2)
-
-
-Kind = Literal["positions", "orientations"]
 
 
 def audit_ground_truth(recording: Recording, source_name: str = "") -> AuditedTruth:
@@ -216,21 +200,20 @@ def audit_capture(
     found = register(capture, recording.imu)
     capture = without_lost_rows(capture, found, recording.imu)
     imu = _expected_noise(recording, capture)
-    fit = fit_audit(audit_problem(capture, found, imu, recording.imu, recording.rig, rows_hz))
+    fit = fit_audit(audit_problem(capture, found, imu, recording, rows_hz))
     truth = audited_rows(fit, f"audited {capture.source}")
-    constants = measure(fit, capture, truth)
-    jumps = find_jumps(capture, fit, truth)
+    constants, jumps = measure(fit, truth), find_jumps(fit, truth)
     return AuditedTruth(
         name=capture.name,
         truth=truth,
         constants=constants,
-        findings=audit_findings(capture, fit, truth, constants, jumps),
+        findings=audit_findings(fit, truth, constants, jumps),
         position_noise=fit.position,
         orientation_noise=fit.orientation,
         imu_factors=fit.imu_factors,
         chi_square=fit.solution.cost,
         dof=fit.solution.dof,
-        jumps_ns=jumps.stamps_ns,
+        jumps_ns=np.unique(np.concatenate([found.stamps_ns for found in jumps.values()])),
         position_residuals=_residuals(fit, "positions", fit.position),
         orientation_residuals=_residuals(fit, "orientations", fit.orientation),
     )
@@ -255,12 +238,12 @@ def _expected_noise(recording: Recording, capture: Capture) -> ImuMeasurements:
     return replace(sheet, var_gyro=var_gyro, var_acc=with_vibration(samples.acc, var_acc, rate_hz))
 
 
-def _residuals(fit: AuditFit, kind: Kind, noise: NoiseLevel | None) -> RowResiduals | None:
+def _residuals(fit: AuditFit, kind: str, noise: NoiseLevel | None) -> RowResiduals | None:
     """Residuals of the rows that were used, with their timestamps."""
     elapsed, white = getattr(fit.solution.markers, kind).elapsed, getattr(fit.residuals, kind).white
     if noise is None or len(white) != len(elapsed):
         return None
-    stamps_ns = fit.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64)
+    stamps_ns = fit.start.problem.clock_origin_ns + np.rint(elapsed * NS).astype(np.int64)
     return RowResiduals(stamps_ns, noise.std * white)
 
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from maci2 import __version__
 from maci2.datasets.euroc import (
@@ -37,22 +38,29 @@ from maci2.files import (
     write_json,
     write_npz,
 )
-from maci2.findings import Finding
 from maci2.sensors import GroundTruth, Recording
 from maci2.tools.ground_truth.audit import AuditedTruth, audit_capture
-from maci2.tools.ground_truth.audit_problem import ImuFactors, NoiseLevel
 from maci2.tools.ground_truth.capture import Capture, open_capture
 from maci2.tools.ground_truth.comparison import Compared
-from maci2.tools.ground_truth.findings import Constant
 
 COVARIANCE_ORDER = "phi (right, rad), v (m/s), p (m), gyro bias (rad/s), acc bias (m/s^2)"
 
 
 def write_audit(audit: AuditedTruth, folder: Path, compared: Sequence[Compared] = ()) -> None:
     """Write the three files; the folder appears whole or not at all."""
+    assert audit.truth.covariance is not None
+    covariances = io.BytesIO()
+    np.savez_compressed(
+        covariances,
+        stamps_ns=audit.truth.stamps_ns,
+        cov=audit.cov_states.astype(np.float32),
+        order=np.array(COVARIANCE_ORDER),
+        version=np.array(__version__),
+        **covariance_arrays(audit.truth.covariance),
+    )
     with whole_folder(folder) as temporary:
         write_atomically(temporary / "data.csv", truth_csv(audit.truth))
-        write_atomically(temporary / COVARIANCE_FILE, _covariance_npz(audit))
+        write_atomically(temporary / COVARIANCE_FILE, covariances.getvalue())
         write_json(temporary / "audit.json", audit_record(audit, compared))
 
 
@@ -63,20 +71,6 @@ def require_outside(folder: Path, recording: Path, inside: bool) -> None:
             f"-o is {folder}, inside the recording {recording}; a recording is not changed unless "
             "you say --inside. Choose another folder."
         )
-
-
-def _covariance_npz(audit: AuditedTruth) -> bytes:
-    assert audit.truth.covariance is not None
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        stamps_ns=audit.truth.stamps_ns,
-        cov=audit.cov_states.astype(np.float32),
-        order=np.array(COVARIANCE_ORDER),
-        version=np.array(__version__),
-        **covariance_arrays(audit.truth.covariance),
-    )
-    return buffer.getvalue()
 
 
 def audit_record(audit: AuditedTruth, compared: Sequence[Compared] = ()) -> dict[str, Any]:
@@ -91,16 +85,12 @@ def audit_record(audit: AuditedTruth, compared: Sequence[Compared] = ()) -> dict
         "end_ns": int(audit.truth.stamps_ns[-1]),
         "findings": [asdict(finding) for finding in audit.findings],
         "constants": {
-            name: {
-                "value": finite_or_none(constant.value),
-                "std": finite_or_none(constant.std),
-                "unit": constant.unit,
-                "significant": constant.significant,
-            }
+            name: asdict(constant)
+            | {"value": finite_or_none(constant.value), "std": finite_or_none(constant.std)}
             for name, constant in audit.constants.items()
         },
-        "position_noise": _noise(audit.position_noise),
-        "orientation_noise": _noise(audit.orientation_noise),
+        "position_noise": asdict(audit.position_noise),
+        "orientation_noise": audit.orientation_noise and asdict(audit.orientation_noise),
         "imu_variance_factors": asdict(audit.imu_factors),
         "chi_square": finite_or_none(audit.chi_square),
         "dof": audit.dof,
@@ -115,12 +105,6 @@ def audit_record(audit: AuditedTruth, compared: Sequence[Compared] = ()) -> dict
     }
 
 
-def _noise(level: NoiseLevel | None) -> dict[str, float] | None:
-    if level is None:
-        return None
-    return {"std": float(level.std), "lasting_rows": float(level.lasting_rows)}
-
-
 _LOG = logging.getLogger(__name__)
 
 MOST_KEPT = 60
@@ -129,19 +113,17 @@ MOST_KEPT = 60
 CODE = ("estimator", "tools/ground_truth", "imu")
 """Rooms whose source an audit depends on."""
 
-COLUMNS = ("stamps_ns", "Ts_w_b", "v_w", "bias_gyro", "bias_acc")
-"""States of an audit."""
-
-FIELDS = {
+STATES = {
     "stamps_ns": NpzField("iu", ("n",)),
     "Ts_w_b": NpzField("f", ("n", 4, 4)),
-    "v_w": NpzField("f", ("n", 3)),
-    "bias_gyro": NpzField("f", ("n", 3)),
-    "bias_acc": NpzField("f", ("n", 3)),
-    **COVARIANCE_FIELDS,
-    "jumps_ns": NpzField("iu", ("m",)),
-    "about": NpzField("U", ()),
+    **dict.fromkeys(("v_w", "bias_gyro", "bias_acc"), NpzField("f", ("n", 3))),
 }
+"""Arrays of an audit's ground truth."""
+
+OTHERS = {"jumps_ns": NpzField("iu", ("m",)), "about": NpzField("U", ())}
+ARRAYS = ("truth", "jumps_ns", "position_residuals", "orientation_residuals")
+ABOUT = [name for name in get_type_hints(AuditedTruth) if name not in ARRAYS]
+"""Fields of an audit that are kept as JSON."""
 
 
 def cached_audit(recording: Recording, source_name: str = "") -> AuditedTruth:
@@ -191,8 +173,9 @@ def keep(path: Path, audit: AuditedTruth) -> None:
     """Write an audit to be read back; a cache that cannot be written costs nothing but time."""
     truth, cov = audit.truth, audit.truth.covariance
     assert cov is not None
-    arrays = {name: getattr(truth, name) for name in COLUMNS} | covariance_arrays(cov)
-    arrays |= {"jumps_ns": audit.jumps_ns, "about": np.array(json.dumps(_about(audit)))}
+    about = json.dumps({name: getattr(audit, name) for name in ABOUT}, default=asdict)
+    arrays = {name: getattr(truth, name) for name in STATES} | covariance_arrays(cov)
+    arrays |= {"jumps_ns": audit.jumps_ns, "about": np.array(about)}
     try:
         write_npz(path, arrays)
         kept = sorted(path.parent.glob("*.npz"), key=lambda file: file.stat().st_mtime)
@@ -202,38 +185,15 @@ def keep(path: Path, audit: AuditedTruth) -> None:
         _LOG.info("%s: the audit is not kept (%s)", path, problem)
 
 
-def _about(audit: AuditedTruth) -> dict[str, object]:
-    return {
-        "name": audit.name,
-        "constants": {name: asdict(constant) for name, constant in audit.constants.items()},
-        "findings": [asdict(finding) for finding in audit.findings],
-        "position_noise": asdict(audit.position_noise),
-        "orientation_noise": audit.orientation_noise and asdict(audit.orientation_noise),
-        "imu_factors": asdict(audit.imu_factors),
-        "chi_square": audit.chi_square,
-        "dof": audit.dof,
-    }
-
-
 def read_kept(path: Path, source: str) -> AuditedTruth:
     """An audit that was kept in a file; `source` names its ground truth in messages."""
-    arrays = read_npz(path, FIELDS, "a kept audit", DatasetError)
-    states: dict[str, Any] = {name: arrays[name] for name in COLUMNS}
-    covariance = covariance_of(arrays, str(path))
+    arrays = read_npz(path, STATES | COVARIANCE_FIELDS | OTHERS, "a kept audit", DatasetError)
+    states: dict[str, Any] = {name: arrays[name] for name in STATES}
+    truth = GroundTruth(**states, source=source, covariance=covariance_of(arrays, str(path)))
     about = parse_json(str(arrays["about"]), str(path), "findings and constants of an audit")
+    types = get_type_hints(AuditedTruth)
     try:
-        orientation = about["orientation_noise"]
-        return AuditedTruth(
-            name=about["name"],
-            truth=GroundTruth(**states, source=source, covariance=covariance),
-            constants={name: Constant(**one) for name, one in about["constants"].items()},
-            findings=tuple(Finding(**one) for one in about["findings"]),
-            position_noise=NoiseLevel(**about["position_noise"]),
-            orientation_noise=None if orientation is None else NoiseLevel(**orientation),
-            imu_factors=ImuFactors(**about["imu_factors"]),
-            chi_square=about["chi_square"],
-            dof=about["dof"],
-            jumps_ns=arrays["jumps_ns"],
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        known = {name: TypeAdapter(types[name]).validate_python(about[name]) for name in ABOUT}
+    except (KeyError, TypeError, ValueError) as problem:
         raise DatasetError(f"{path}: is no kept audit ({problem}); remove it.") from problem
+    return AuditedTruth(truth=truth, jumps_ns=arrays["jumps_ns"], **known)

@@ -2,15 +2,19 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import scipy
 
 from maci2.errors import DatasetError
 from maci2.estimator.problem import (
+    MARKER,
     ORIENTATION_CLOCK,
     POSITION_CLOCK,
+    SHARED,
     Free,
+    GaussianPrior,
     Loss,
     MarkerOrientations,
     MarkerPositions,
@@ -23,11 +27,12 @@ from maci2.estimator.problem import (
 )
 from maci2.estimator.residuals import Residuals, ResidualsByKind, solve_with_noise
 from maci2.estimator.solver import Covariance, Solution, covariance, solve
-from maci2.geometry import se3, so3_exp
+from maci2.geometry import so3_exp, so3_log
 from maci2.geometry.gaussian import chi2_quantile
-from maci2.geometry.se3 import nearest_rotation, so3_log_stack, stack_poses
+from maci2.geometry.se3 import nearest_rotation, stack_poses
 from maci2.imu import ImuMeasurements
-from maci2.sensors import ImuNoise, ImuSamples, Rig, poses_at
+from maci2.sensors import ImuSamples, Recording, poses_at
+from maci2.sensors.interpolation import nearest_index
 from maci2.tools.ground_truth.accelerations import (
     AccelerationFit,
     fit_accelerations,
@@ -41,32 +46,6 @@ STATE_PERIOD_S = 0.1
 
 WINDOW_S = 4.0
 """Half the stretch over which forces and accelerations are compared to find an orientation."""
-
-
-def guess_from_poses(
-    capture: Capture,
-    on_imu_ns: Stamps,
-    stamps_ns: Stamps,
-    samples: ImuSamples,
-    found: Registration,
-    T_b_m: Array,
-    fit: AccelerationFit | None,
-) -> tuple[States, Shared]:
-    """Poses by interpolation; gravity and bias from accelerations."""
-    assert capture.Rs_w_m is not None
-    Ts_w_m = stack_poses(capture.Rs_w_m, capture.p_w_m)
-    Ts_w_b = poses_at(on_imu_ns, Ts_w_m, stamps_ns, np.inf) @ np.linalg.inv(T_b_m)
-    v_w, a_w = _derivatives(stamps_ns, Ts_w_b[:, :3, 3])
-    if fit is None:
-        force_w = np.einsum("nij,nj->ni", Ts_w_b[:, :3, :3], _smooth_force(samples, stamps_ns))
-        up_w, bias_acc = np.median(force_w - a_w, axis=0), np.zeros(3)
-    else:
-        up_w, bias_acc = fit.up_w, fit.bias_acc
-    biases = (np.tile(bias, (len(v_w), 1)) for bias in (found.bias_gyro, bias_acc))
-    return (
-        States(Ts_w_b, v_w, *biases),
-        shared_parameters(_level(up_w), T_b_m=T_b_m, gravity_norm=GRAVITY_NORM),
-    )
 
 
 def _level(up_w: Array) -> Array:
@@ -101,20 +80,10 @@ def _smooth_force(samples: ImuSamples, stamps_ns: Stamps) -> Array:
     return np.asarray(smooth[rows])
 
 
-def guess_from_positions(
-    capture: Capture,
-    on_imu_ns: Stamps,
-    stamps_ns: Stamps,
-    samples: ImuSamples,
-    found: Registration,
-    T_b_m: Array,
-) -> tuple[States, Shared]:
-    """Orientations from the gyroscope, put into a level world by forces and accelerations."""
-    fake = np.tile(np.eye(4), (len(capture), 1, 1))
-    fake[:, :3, 3] = capture.p_w_m
-    p_w = poses_at(on_imu_ns, fake, stamps_ns, np.inf)[:, :3, 3]
-    v_w, a_w = _derivatives(stamps_ns, p_w)
-    Rs_b0_b = gyro_rotations(samples, found.bias_gyro)
+def _orientations(stamps_ns: Stamps, samples: ImuSamples, bias_gyro: Array, a_w: Array) -> Array:
+    """Orientations (n, 3, 3) from the gyroscope, put into a level world by forces and
+    accelerations."""
+    Rs_b0_b = gyro_rotations(samples, bias_gyro)
     Rs_b0_b = Rs_b0_b[np.searchsorted(samples.stamps_ns, stamps_ns)]
     force_b0 = np.einsum("nij,nj->ni", Rs_b0_b, _smooth_force(samples, stamps_ns))
     force_w = a_w + np.array([0.0, 0.0, GRAVITY_NORM])
@@ -123,14 +92,7 @@ def guess_from_positions(
     for k in range(len(stamps_ns)):
         near = slice(max(k - half, 0), k + half + 1)
         Rs_w_b[k] = nearest_rotation(force_w[near].T @ force_b0[near]) @ Rs_b0_b[k]
-    p_w = p_w - np.einsum("nij,j->ni", Rs_w_b, T_b_m[:3, 3])
-    states = States(
-        stack_poses(Rs_w_b, p_w),
-        v_w,
-        np.tile(found.bias_gyro, (len(v_w), 1)),
-        np.zeros_like(v_w),
-    )
-    return states, shared_parameters(T_b_m=se3(np.eye(3), T_b_m[:3, 3].copy()))
+    return Rs_w_b
 
 
 MAX_CAPTURE_HZ = 50.0
@@ -151,13 +113,17 @@ walks, accelerometer biases of MH_01, MH_05 and V2_01 agree with those of indepe
 SHORTEST_S, FEWEST_STATES = 2.0, 5
 """Least that capture and IMU must have in common."""
 
+FAR_MARKER = 0.2
+"""Angle from the marker's stated rotation to that of the rates [rad] above which the latter
+holds."""
+
 REACH_S = 1.5
 """States are placed within this of a captured row: farther into a gap nothing is known."""
 
 LIMIT = math.sqrt(chi2_quantile(3, 0.999))
 """Huber's limit: root of the 99.9 % quantile of chi-square with 3 degrees of freedom."""
 
-FIRST_STD_P, FIRST_STD_R = 0.005, 0.01
+FIRST_STD = {"positions": 0.005, "orientations": 0.01}
 """Noise of positions [m] and orientations [rad] to begin with; the residuals correct it."""
 
 STD_BIAS_GYRO, STD_BIAS_ACC = 0.2, 0.5
@@ -178,6 +144,7 @@ LEAST_WALK_GYRO, LEAST_WALK_ACC = 1e-6, 1e-5
 class AuditProblem:
     """The estimation problem of an audit, and the initial guess."""
 
+    capture: Capture
     problem: Problem
     states: States
     shared: Shared
@@ -191,97 +158,114 @@ class AuditProblem:
     accelerations: AccelerationFit | None
     """Fit of the positions' second differences; None where only positions were tracked."""
 
-    sensors_apart: bool
-    """Noise of gyroscope and accelerometer axes is looked for apart. Not beside raw capture: its
-    orientations have errors that last for many rows and would pass for the gyroscope's noise."""
-
 
 def audit_problem(
     capture: Capture,
     found: Registration,
     imu: ImuMeasurements,
-    samples: ImuSamples,
-    rig: Rig,
+    recording: Recording,
     rows_hz: float | None = None,
     state_period_s: float = STATE_PERIOD_S,
 ) -> AuditProblem:
     """States every tenth of a second, or as asked, wherever the capture reaches."""
-    on_imu_ns = capture.stamps_ns + round(found.offset_s * NS)
-    stamps_ns = _state_stamps(samples, on_imu_ns, capture, state_period_s)
-    T_b_m = _marker(capture, found)
-    fit = None
-    if capture.Rs_w_m is None:
-        states, shared = guess_from_positions(capture, on_imu_ns, stamps_ns, samples, found, T_b_m)
-    else:
-        fit = fit_accelerations(capture, found, T_b_m[:3, :3], samples)
-        states, shared = guess_from_poses(capture, on_imu_ns, stamps_ns, samples, found, T_b_m, fit)
-    shared.scalars[POSITION_CLOCK.start] = found.offset_s
-    shared.scalars[ORIENTATION_CLOCK.start] = found.offset_s
+    noise, oriented = recording.rig.imu, capture.Rs_w_m is not None
+    stamps_ns = _state_stamps(recording.imu, capture, found.offset_s, state_period_s)
+    states, shared, fit = _first_guess(capture, found, recording.imu, stamps_ns)
     rows_hz = rows_hz or (SMOOTHED_HZ if capture.smoothed else MAX_CAPTURE_HZ)
     rows = capture.part(first_of_slots(capture.stamps_ns, rows_hz))
-    positions, orientations = _measurements(rows)
-    first = States(*(values[:1] for values in states))
-    std = np.r_[np.full(9, np.inf), [STD_BIAS_GYRO] * 3, [STD_BIAS_ACC] * 3]
+    loss, eye = Loss("huber", LIMIT), np.tile(np.eye(3), (len(rows), 1, 1))
+    cov_p, cov_R = (std**2 * eye for std in FIRST_STD.values())
+    orientations = None
+    if rows.Rs_w_m is not None:
+        Rs_w_m = np.ascontiguousarray(rows.Rs_w_m)
+        orientations = MarkerOrientations(rows.stamps_ns, Rs_w_m, cov_R, loss)
+    std = np.repeat([np.inf, np.inf, np.inf, STD_BIAS_GYRO, STD_BIAS_ACC], 3)
+    prior = state_prior(0, states.part(slice(1)), shared, std)
     problem = Problem(
         imu=imu,
         stamps_ns=stamps_ns,
-        walk_gyro=max(rig.imu.walk_gyro, LEAST_WALK_GYRO),
-        walk_acc=max(rig.imu.walk_acc, LEAST_WALK_ACC),
+        walk_gyro=max(noise.walk_gyro, LEAST_WALK_GYRO),
+        walk_acc=max(noise.walk_acc, LEAST_WALK_ACC),
         free=Free(
             gravity=True,
-            marker_rotation=capture.Rs_w_m is not None,
+            marker_rotation=oriented,
             marker_translation=True,
             position_clock=True,
             position_drift=True,
-            orientation_clock=capture.Rs_w_m is not None,
-            orientation_drift=capture.Rs_w_m is not None,
+            orientation_clock=oriented,
+            orientation_drift=oriented,
             shared_clock=capture.one_clock,
         ),
-        positions=positions,
+        positions=MarkerPositions(rows.stamps_ns, rows.p_w_m, cov_p, loss),
         orientations=orientations,
-        priors=(
-            state_prior(0, first, shared, std),
-            shared_prior(_stated(shared, capture), _shared_std(capture)),
-        ),
+        priors=(prior, _prior_of_capture(shared, capture)),
         clock_origin_ns=int(capture.stamps_ns[len(capture) // 2]),
     )
     least = LEAST_FACTOR_SMOOTHED if capture.smoothed else LEAST_FACTOR
-    least_imu = _least_imu_factors(imu, rig.imu)
-    return AuditProblem(problem, states, shared, least, least_imu, fit, capture.smoothed)
-
-
-def _least_imu_factors(imu: ImuMeasurements, noise: ImuNoise) -> Array:
     rate_hz = NS / float(np.median(np.diff(imu.stamps_ns)))
     gyro, acc = rate_hz * noise.density_gyro**2, rate_hz * noise.density_acc**2
-    return np.minimum(np.r_[gyro / imu.var_gyro.mean(), acc / imu.var_acc.mean(axis=0)], 1.0)
+    sheet = np.minimum(np.r_[gyro / imu.var_gyro.mean(), acc / imu.var_acc.mean(axis=0)], 1.0)
+    return AuditProblem(capture, problem, states, shared, least, sheet, fit)
 
 
-def _stated(shared: Shared, capture: Capture) -> Shared:
-    """Mean of the shared's prior: the marker where it was stated to be."""
+def _first_guess(
+    capture: Capture, found: Registration, samples: ImuSamples, stamps_ns: Stamps
+) -> tuple[States, Shared, AccelerationFit | None]:
+    """Poses by interpolation, velocities by differentiation; gravity and accelerometer bias from
+    accelerations. Where only positions were tracked, orientations are the gyroscope's."""
+    T_b_m = capture.T_b_m.copy()
+    apart = np.linalg.norm(so3_log(T_b_m[:3, :3].T @ found.R_b_m))
+    if capture.Rs_w_m is None:
+        T_b_m[:3, :3] = np.eye(3)
+    elif found.correlation > 0.0 and apart > FAR_MARKER:
+        T_b_m[:3, :3] = found.R_b_m
+    Rs_w_m = np.tile(np.eye(3), (len(capture), 1, 1)) if capture.Rs_w_m is None else capture.Rs_w_m
+    on_imu_ns = capture.stamps_ns + round(found.offset_s * NS)
+    Ts_w_m = poses_at(on_imu_ns, stack_poses(Rs_w_m, capture.p_w_m), stamps_ns, np.inf)
+    up_w, bias_acc, fit = np.array([0.0, 0.0, 1.0]), np.zeros(3), None
+    if capture.Rs_w_m is None:
+        v_w, a_w = _derivatives(stamps_ns, Ts_w_m[:, :3, 3])
+        Rs_w_b = _orientations(stamps_ns, samples, found.bias_gyro, a_w)
+        Ts_w_b = stack_poses(Rs_w_b, Ts_w_m[:, :3, 3] - Rs_w_b @ T_b_m[:3, 3])
+    else:
+        Ts_w_b = Ts_w_m @ np.linalg.inv(T_b_m)
+        v_w, a_w = _derivatives(stamps_ns, Ts_w_b[:, :3, 3])
+        fit = fit_accelerations(capture, found, T_b_m[:3, :3], samples)
+        if fit is not None:
+            up_w, bias_acc = fit.up_w, fit.bias_acc
+        else:
+            force_w = np.einsum("nij,nj->ni", Ts_w_b[:, :3, :3], _smooth_force(samples, stamps_ns))
+            up_w = np.median(force_w - a_w, axis=0)
+    biases = (np.tile(bias, (len(v_w), 1)) for bias in (found.bias_gyro, bias_acc))
+    shared = shared_parameters(
+        _level(up_w),
+        T_b_m=T_b_m,
+        position_clock_s=found.offset_s,
+        orientation_clock_s=found.offset_s,
+    )
+    return States(Ts_w_b, v_w, *biases), shared, fit
+
+
+def _prior_of_capture(shared: Shared, capture: Capture) -> GaussianPrior:
+    """The marker where it was stated to be, with any rotation, and clocks near the first guess."""
     T_b_m = shared.T_b_m.copy()
     T_b_m[:3, 3] = capture.T_b_m[:3, 3]
-    return shared._replace(T_b_m=T_b_m)
-
-
-def _shared_std(capture: Capture) -> Array:
-    """(24,) standard deviations of that prior; any rotation of the marker."""
     stated = capture.claims is not None or not np.array_equal(capture.T_b_m, np.eye(4))
-    lever = STD_STATED_LEVER_ARM if stated else STD_LEVER_ARM
-    clock = [STD_CLOCK_S, STD_DRIFT]
-    return np.array([*[np.inf] * 11, *[lever] * 3, *[np.pi] * 3, *clock, *clock, *[np.inf] * 3])
+    std = np.full(SHARED, np.inf)
+    std[MARKER] = np.repeat([STD_STATED_LEVER_ARM if stated else STD_LEVER_ARM, np.pi], 3)
+    std[POSITION_CLOCK] = std[ORIENTATION_CLOCK] = STD_CLOCK_S, STD_DRIFT
+    return shared_prior(shared._replace(T_b_m=T_b_m), std)
 
 
 def _state_stamps(
-    samples: ImuSamples, on_imu_ns: Stamps, capture: Capture, period_s: float
+    samples: ImuSamples, capture: Capture, offset_s: float, period_s: float
 ) -> Stamps:
     """Every so many samples, inside the capture's time and not deep in its gaps."""
+    on_imu_ns = capture.stamps_ns + round(offset_s * NS)
     step = max(round(period_s * samples.rate_hz), 1)
     stamps_ns = samples.stamps_ns[step:-step:step]
     inside = (stamps_ns >= on_imu_ns[0]) & (stamps_ns <= on_imu_ns[-1])
-    after = np.clip(np.searchsorted(on_imu_ns, stamps_ns), 1, len(on_imu_ns) - 1)
-    apart_ns = np.minimum(
-        np.abs(on_imu_ns[after] - stamps_ns), np.abs(stamps_ns - on_imu_ns[after - 1])
-    )
+    apart_ns = np.abs(on_imu_ns[nearest_index(on_imu_ns, stamps_ns)] - stamps_ns)
     stamps_ns = stamps_ns[inside & (apart_ns < REACH_S * NS)]
     if len(stamps_ns) < max(round(SHORTEST_S / period_s), FEWEST_STATES):
         raise DatasetError(
@@ -292,29 +276,10 @@ def _state_stamps(
     return stamps_ns
 
 
-def _marker(capture: Capture, found: Registration) -> Array:
-    """T_b_m as stated, its rotation as the rates show it where that is clearly another."""
-    T_b_m = capture.T_b_m.copy()
-    if capture.Rs_w_m is not None and found.correlation > 0.0:
-        apart = so3_log_stack((T_b_m[:3, :3].T @ found.R_b_m)[None])[0]
-        if np.linalg.norm(apart) > 0.2:
-            T_b_m[:3, :3] = found.R_b_m
-    return T_b_m
-
-
 def first_of_slots(stamps_ns: Stamps, rate_hz: float) -> Mask:
     """The first row of every slot of time."""
     slots = (stamps_ns - stamps_ns[0]) * rate_hz // NS
     return np.r_[True, np.diff(slots.astype(np.int64)) > 0]
-
-
-def _measurements(rows: Capture) -> tuple[MarkerPositions, MarkerOrientations | None]:
-    eye, loss = np.tile(np.eye(3), (len(rows), 1, 1)), Loss("huber", LIMIT)
-    positions = MarkerPositions(rows.stamps_ns, rows.p_w_m, FIRST_STD_P**2 * eye, loss)
-    if rows.Rs_w_m is None:
-        return positions, None
-    Rs_w_m = np.ascontiguousarray(rows.Rs_w_m)
-    return positions, MarkerOrientations(rows.stamps_ns, Rs_w_m, FIRST_STD_R**2 * eye, loss)
 
 
 LONGEST_ERROR_S = 5.0
@@ -365,16 +330,15 @@ class ImuFactors:
 
     def scaled(self, imu: ImuMeasurements) -> ImuMeasurements:
         """The measurements with their variances times the factors."""
-        return replace(
-            imu, var_gyro=self.gyro * imu.var_gyro, var_acc=np.array(self.acc) * imu.var_acc
-        )
+        var_gyro, var_acc = self.gyro * imu.var_gyro, np.array(self.acc) * imu.var_acc
+        return replace(imu, var_gyro=var_gyro, var_acc=var_acc)
 
 
 @dataclass(frozen=True)
 class AuditFit:
     """The solved chain and what its residuals say."""
 
-    problem: Problem
+    start: AuditProblem
     solution: Solution
     posterior: Covariance
     residuals: ResidualsByKind
@@ -383,69 +347,47 @@ class AuditFit:
     position: NoiseLevel
     orientation: NoiseLevel | None
     imu_factors: ImuFactors
-    accelerations: AccelerationFit | None
 
 
 def fit_audit(start: AuditProblem) -> AuditFit:
     """Noise levels first; then the final solution with errors weighed by how long they last."""
-    problem = start.problem
-    first = solve_with_noise(
-        problem, start.states, start.shared, max_rounds=ROUNDS, least_factor=start.least_factor
-    )
-    noise = (first.position_factor, first.orientation_factor)
+    solve_noise, least = partial(solve_with_noise, max_rounds=ROUNDS), start.least_factor
+    first = solve_noise(start.problem, start.states, start.shared, least_factor=least)
+    factors = np.array([first.position_factor, first.orientation_factor])
     imu_factors = _imu_factors(first.residuals.imu, start)
     if imu_factors.differ:
         # The IMU is noisier or better than expected: ask for the capture's noise again.
-        first = solve_with_noise(
-            replace(first.problem, imu=imu_factors.scaled(first.problem.imu)),
-            first.solution.states,
-            first.solution.shared,
-            max_rounds=ROUNDS,
-            least_factor=start.least_factor / min(noise),
-        )
-        noise = (noise[0] * first.position_factor, noise[1] * first.orientation_factor)
-    lasting_p = lasting_rows(first.residuals.positions, _rate(first.problem.positions))
-    lasting_r = lasting_rows(first.residuals.orientations, _rate(first.problem.orientations))
-    problem = _weighed_down(first.problem, lasting_p, lasting_r)
+        problem = replace(first.problem, imu=imu_factors.scaled(first.problem.imu))
+        states, shared = first.solution.states, first.solution.shared
+        first = solve_noise(problem, states, shared, least_factor=least / float(factors.min()))
+        factors *= first.position_factor, first.orientation_factor
+    problem, levels = first.problem, {}
+    for kind, variance in zip(FIRST_STD, factors, strict=True):
+        measured = getattr(problem, kind)
+        if measured is not None:
+            rate_hz = NS / float(np.median(np.diff(measured.stamps_ns)))
+            rows = lasting_rows(getattr(first.residuals, kind), rate_hz)
+            levels[kind] = NoiseLevel(FIRST_STD[kind] * float(np.sqrt(variance)), rows)
+            problem = replace(problem, **{kind: replace(measured, covs=rows * measured.covs)})
     solution = solve(problem, first.solution.states, first.solution.shared)
-    orientation = None
-    if problem.orientations is not None:
-        orientation = NoiseLevel(FIRST_STD_R * np.sqrt(noise[1]), lasting_r)
-    return AuditFit(
-        problem,
-        solution,
-        covariance(solution),
-        first.residuals,
-        NoiseLevel(FIRST_STD_P * np.sqrt(noise[0]), lasting_p),
-        orientation,
-        imu_factors,
-        start.accelerations,
-    )
+    position, orientation = levels["positions"], levels.get("orientations")
+    posterior, residuals = covariance(solution), first.residuals
+    return AuditFit(start, solution, posterior, residuals, position, orientation, imu_factors)
 
 
 def _imu_factors(residuals: Residuals, start: AuditProblem) -> ImuFactors:
-    """Factors that the residuals show, of each sensor or of all together."""
-    if not start.sensors_apart:
+    """Factors that the residuals show, of each sensor or of all together.
+
+    All together beside raw capture: its orientations have errors that last for many rows and would
+    pass for the gyroscope's noise.
+    """
+    if not start.capture.smoothed:
         factor = float(np.clip(residuals.variance_factor, 1.0, MOST_IMU_FACTOR))
         return ImuFactors(factor, (factor, factor, factor))
     shown = [residuals.variance_factor_of(rows) for rows in (GYRO, *ACC_BY_AXIS)]
     known = np.where(np.isfinite(shown), shown, 1.0)
     gyro, x, y, z = np.clip(known, start.least_imu_factors, MOST_IMU_FACTOR).tolist()
     return ImuFactors(gyro, (x, y, z))
-
-
-def _rate(measured: object) -> float:
-    stamps_ns = getattr(measured, "stamps_ns", None)
-    return 1.0 if stamps_ns is None else 1e9 / float(np.median(np.diff(stamps_ns)))
-
-
-def _weighed_down(problem: Problem, by_p: float, by_r: float) -> Problem:
-    p, r = problem.positions, problem.orientations
-    return replace(
-        problem,
-        positions=None if p is None else replace(p, covs=by_p * p.covs),
-        orientations=None if r is None else replace(r, covs=by_r * r.covs),
-    )
 
 
 def lasting_rows(residuals: Residuals, rate_hz: float) -> float:

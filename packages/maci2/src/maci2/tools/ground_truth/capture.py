@@ -38,14 +38,14 @@ class Capture:
     Rs_w_m: Array | None
     """(n, 3, 3); None where only positions were tracked."""
 
-    T_b_m: Array
-    """(4, 4) where the marker is said to sit on the IMU; the identity for a published truth."""
-
-    one_clock: bool
-    """Position and orientation come from one device."""
-
     source: str
     """File, for messages."""
+
+    T_b_m: Array = field(default_factory=lambda: np.eye(4))
+    """(4, 4) where the marker is said to sit on the IMU; the identity for a published truth."""
+
+    one_clock: bool = True
+    """Position and orientation come from one device."""
 
     claims: GroundTruth | None = None
     """The published truth whose velocity and bias columns can be looked at too."""
@@ -66,16 +66,14 @@ class Capture:
         """A published truth with velocities is no raw measurement."""
         return self.claims is not None and bool(np.isfinite(self.claims.v_w).any())
 
-    @property
-    def rate_hz(self) -> float:
-        return 1e9 / float(np.median(np.diff(self.stamps_ns)))
-
 
 def open_capture(recording: Recording, source_name: str = "") -> Capture:
     """Find what `source_name` says: vicon0, leica0, a truth's name, trajectory:FILE; by default the
     recording's first ground truth."""
     if source_name.startswith(TRAJECTORY):
-        return _from_trajectory(Path(source_name.removeprefix(TRAJECTORY)))
+        path = Path(source_name.removeprefix(TRAJECTORY))
+        poses = read_trajectory(path)
+        return _of_poses(TRAJECTORY + path.name, poses.stamps_ns, poses.Ts_w_c, str(path))
     if not source_name:
         if not recording.truths:
             raise DatasetError(
@@ -92,9 +90,18 @@ def open_capture(recording: Recording, source_name: str = "") -> Capture:
             f"{recording.name} has no such source as '{source_name}'; it has: {known}. "
             "A TUM trajectory of the body is trajectory:FILE."
         )
-    if source_name == RAW_POSITIONS:
-        return _from_positions(folder)
-    return _from_raw_poses(source_name, folder)
+    T_b_m = _marker_pose(folder)
+    if source_name != RAW_POSITIONS:
+        raw = read_truth_csv(folder / "data.csv")
+        capture = _of_poses(source_name, raw.stamps_ns, raw.Ts_w_b, raw.source)
+        return replace(capture, T_b_m=T_b_m)
+    table = read_table(folder / "data.csv", "positions of a laser tracker", _POSITIONS, {})
+    p_w_m = table.vector("p")
+    return Capture(RAW_POSITIONS, table.stamps_ns, p_w_m, None, table.source, T_b_m)
+
+
+def _of_poses(name: str, stamps_ns: Stamps, Ts_w_m: Array, source: str) -> Capture:
+    return Capture(name, stamps_ns, Ts_w_m[:, :3, 3], Ts_w_m[:, :3, :3], source)
 
 
 def raw_sources(path: Path) -> list[str]:
@@ -106,55 +113,8 @@ def raw_sources(path: Path) -> list[str]:
 def capture_of(name: str, truth: GroundTruth) -> Capture:
     """A recording's own ground truth as something to be audited."""
     finite = np.isfinite(truth.Ts_w_b).all((1, 2))
-    return Capture(
-        name,
-        truth.stamps_ns[finite],
-        truth.Ts_w_b[finite, :3, 3],
-        truth.Ts_w_b[finite, :3, :3],
-        np.eye(4),
-        one_clock=name == MOCAP,
-        source=truth.source,
-        claims=truth,
-    )
-
-
-def _from_trajectory(path: Path) -> Capture:
-    poses = read_trajectory(path)
-    return Capture(
-        TRAJECTORY + path.name,
-        poses.stamps_ns,
-        poses.Ts_w_c[:, :3, 3],
-        poses.Ts_w_c[:, :3, :3],
-        np.eye(4),
-        one_clock=True,
-        source=str(path),
-    )
-
-
-def _from_raw_poses(name: str, folder: Path) -> Capture:
-    truth = read_truth_csv(folder / "data.csv")
-    return Capture(
-        name,
-        truth.stamps_ns,
-        truth.Ts_w_b[:, :3, 3],
-        truth.Ts_w_b[:, :3, :3],
-        _marker_pose(folder),
-        one_clock=True,
-        source=truth.source,
-    )
-
-
-def _from_positions(folder: Path) -> Capture:
-    table = read_table(folder / "data.csv", "positions of a laser tracker", _POSITIONS, {})
-    return Capture(
-        RAW_POSITIONS,
-        table.stamps_ns,
-        table.stack("px", "py", "pz"),
-        None,
-        _marker_pose(folder),
-        one_clock=True,
-        source=table.source,
-    )
+    poses = _of_poses(name, truth.stamps_ns[finite], truth.Ts_w_b[finite], truth.source)
+    return replace(poses, one_clock=name == MOCAP, claims=truth)
 
 
 def _marker_pose(folder: Path) -> Array:

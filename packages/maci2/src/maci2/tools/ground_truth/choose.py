@@ -43,7 +43,7 @@ def beside_raw_capture(recording: Recording, audit: AuditedTruth) -> AuditedTrut
                 f"{1e3 * found.position_m:.0f} mm rms from the audit of {RAW_POSES}, the raw "
                 f"capture of this recording: audit that instead (--from {RAW_POSES})"
             )
-            audit = _with(audit, Finding("warn", audit.name, text, "raw capture"))
+            return _with(audit, Finding("warn", audit.name, text, "raw capture"))
     return audit
 
 
@@ -65,18 +65,16 @@ AUDITED = "audited"
 `maci2 truth --from` does."""
 
 
-def is_audited(name: str) -> bool:
-    """The name is that of an audit: one that is made, or a folder that `maci2 truth` wrote."""
-    return name.partition(":")[0] == AUDITED or _is_folder(name)
-
-
 def _is_folder(name: str) -> bool:
     return (Path(name) / COVARIANCE_FILE).is_file()
 
 
 def published_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of ground truths that a recording itself has to hold."""
-    return tuple(name for name in names if not is_audited(name))
+    """Names of ground truths that a recording itself has to hold: not those of an audit, one that
+    is made, or a folder that `maci2 truth` wrote."""
+    return tuple(
+        name for name in names if name.partition(":")[0] != AUDITED and not _is_folder(name)
+    )
 
 
 def with_audited(recording: Recording, names: Sequence[str]) -> Recording:
@@ -86,21 +84,18 @@ def with_audited(recording: Recording, names: Sequence[str]) -> Recording:
     `audited` is made from the first of the other names that the recording has, else from its first
     ground truth. Nothing is written into the recording; without a ground truth it is unchanged.
     """
-    truths = dict(recording.truths)
+    truths, published = dict(recording.truths), published_names(names)
     for name in names:
-        if not is_audited(name) or name in truths:
-            continue
-        if _is_folder(name):
-            truths[name] = read_truth_folder(Path(name))
+        if name in published or name in truths:
             continue
         source = name.partition(":")[2]
-        if not source and not recording.truths:
-            continue
-        source = source or _first_of(recording, published_names(names))
-        audit = cached_audit(recording, source)
-        for finding in misleading(audit.findings):
-            _LOG.warning("%s: as published, %s: %s", recording.name, finding.what, finding.text)
-        truths[name] = audit.truth
+        if _is_folder(name):
+            truths[name] = read_truth_folder(Path(name))
+        elif source or recording.truths:
+            audit = cached_audit(recording, source or _first_of(recording, published))
+            for finding in misleading(audit.findings):
+                _LOG.warning("%s: as published, %s: %s", recording.name, finding.what, finding.text)
+            truths[name] = audit.truth
     return replace(recording, truths=truths)
 
 
@@ -118,11 +113,12 @@ def audited_or_none(recording: Recording, names: Sequence[str]) -> GroundTruth |
 
 
 def _audit_or_none(recording: Recording, names: Sequence[str]) -> AuditedTruth | None:
-    published = recording.truth(published_names(names))
-    if published is None or published.stamps_ns[-1] - published.stamps_ns[0] < MIN_COMMON_S * NS:
+    published = published_names(names)
+    truth = recording.truth(published)
+    if truth is None or truth.stamps_ns[-1] - truth.stamps_ns[0] < MIN_COMMON_S * NS:
         return None
     try:
-        return cached_audit(recording, _first_of(recording, published_names(names)))
+        return cached_audit(recording, _first_of(recording, published))
     except Maci2Error as error:
         _LOG.warning("%s: its ground truth cannot be audited: %s", recording.name, error)
         return None
@@ -140,8 +136,8 @@ def capture_noise(recording: Recording, names: Sequence[str]) -> tuple[float, fl
     audit = _audit_or_none(recording, names)
     if audit is None or audit.orientation_noise is None:
         return 0.0, 0.0
-    between = np.sqrt(2.0)
-    return float(between * audit.orientation_noise.std), float(between * audit.position_noise.std)
+    rotation, translation = audit.orientation_noise.std, audit.position_noise.std
+    return float(np.sqrt(2.0) * rotation), float(np.sqrt(2.0) * translation)
 
 
 def _first_of(recording: Recording, names: Sequence[str]) -> str:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from maci2.findings import Finding, Level
 from maci2.geometry.se3 import nearest_rotation, so3_exp_stack, so3_log_stack
 from maci2.sensors import GroundTruth, ImuSamples, poses_at, truth_at, with_velocity
-from maci2.types import GRAVITY_NORM, NS, Array, Stamps, nearest_index
+from maci2.sensors.interpolation import nearest_index
+from maci2.types import GRAVITY_NORM, NS, Array, Stamps
 
 HORIZON_S = 3.0
 """Length of the rotations compared, shorter for recordings below 24 s. Longer ones show more of a
@@ -44,33 +46,33 @@ class TruthCheck:
     overlap_s: float
     """Time covered by both, gaps included."""
 
-    misalignment_deg: float
+    horizon_s: float
+    """Length of the rotations compared."""
+
+    misalignment_deg: float = np.nan
     """Angle between the truth's body frame and the IMU's, from rotations; a lower bound where the
     truth was smoothed with the IMU."""
 
-    misalignment_std_deg: float
+    misalignment_std_deg: float = np.nan
     """Its standard error along the axis found."""
 
-    rate_ratio: float
+    rate_ratio: float = np.nan
     """Gyroscope rate over the truth's rate: 1, or 57.3 for a gyroscope in deg/s."""
 
-    excitation: float
+    excitation: float = np.nan
     """Variation of the rate, rms [rad/s]; below 0.05 rates cannot be compared."""
 
-    residual_deg: float
+    residual_deg: float = np.nan
     """Typical disagreement of rotations over the horizon after the fit."""
 
-    horizon_s: float
-
-    tilt_deg: float
+    tilt_deg: float = np.nan
     """Angle between the mean specific force in the world and the truth's z axis."""
 
-    force: float
+    force: float = np.nan
     """Norm of that mean force [m/s^2]."""
 
 
-@dataclass(frozen=True)
-class _Intervals:
+class _Intervals(NamedTuple):
     """Stretches between two timestamps of the truth, inside the IMU recording."""
 
     first: Stamps
@@ -78,24 +80,19 @@ class _Intervals:
 
     last: Stamps
     start_ns: Stamps
-    end_ns: Stamps
-
-    def __len__(self) -> int:
-        return len(self.first)
+    length_ns: Stamps
 
     @property
     def lengths_s(self) -> Array:
-        return (self.end_ns - self.start_ns) / NS
+        return self.length_ns / NS
 
     def middles_ns(self, parts: int) -> Stamps:
         """(k, parts) middles of equal parts."""
         fractions = (np.arange(parts) + 0.5) / parts
-        steps = (self.end_ns - self.start_ns)[:, None] * fractions
-        return self.start_ns[:, None] + steps.astype(np.int64)
+        return self.start_ns[:, None] + (self.length_ns[:, None] * fractions).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _Fit:
+class _Fit(NamedTuple):
     R_t_b: Array
     cov: Array
     """(6, 6) of misalignment [rad] and gyroscope bias [rad/s]."""
@@ -106,14 +103,16 @@ class _Fit:
 
 def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
     """Compare a ground truth with the IMU it belongs to."""
-    overlap_s = _overlap_s(truth, imu)
+    start_ns = max(int(truth.stamps_ns[0]), int(imu.stamps_ns[0]))
+    end_ns = min(int(truth.stamps_ns[-1]), int(imu.stamps_ns[-1]))
+    overlap_s = max(end_ns - start_ns, 0) / NS
     horizon_s = min(HORIZON_S, overlap_s / 8.0)
     if overlap_s < MIN_OVERLAP_S:
-        return _unmeasured(overlap_s, horizon_s)
-    short = _intervals(truth, imu, SHORT_S, SHORT_S)
-    long = _intervals(truth, imu, horizon_s, horizon_s / OVERLAP)
-    if len(short) < 4 or len(long) < 4:
-        return _unmeasured(overlap_s, horizon_s)
+        return TruthCheck(overlap_s, horizon_s)
+    short = _intervals(truth.stamps_ns, start_ns, end_ns, SHORT_S, SHORT_S)
+    long = _intervals(truth.stamps_ns, start_ns, end_ns, horizon_s, horizon_s / OVERLAP)
+    if len(short.first) < 4 or len(long.first) < 4:
+        return TruthCheck(overlap_s, horizon_s)
 
     R_t_b, rate_ratio, excitation = _register_rates(truth, imu, short)
     fit = _fit_rotations(truth, imu, long, np.eye(3))
@@ -126,43 +125,30 @@ def check_truth(truth: GroundTruth, imu: ImuSamples) -> TruthCheck:
     force_w = _mean_force(truth, imu, short)
     return TruthCheck(
         overlap_s=overlap_s,
+        horizon_s=horizon_s,
         misalignment_deg=float(np.degrees(np.linalg.norm(phi))),
         misalignment_std_deg=float(np.degrees(np.sqrt(axis @ fit.cov[:3, :3] @ axis))),
         rate_ratio=rate_ratio,
         excitation=excitation,
         residual_deg=float(np.degrees(fit.residual)),
-        horizon_s=horizon_s,
         tilt_deg=float(np.degrees(np.arctan2(np.linalg.norm(force_w[:2]), force_w[2]))),
         force=float(np.linalg.norm(force_w)),
     )
 
 
-def _unmeasured(overlap_s: float, horizon_s: float) -> TruthCheck:
-    nan = float("nan")
-    return TruthCheck(overlap_s, nan, nan, nan, nan, nan, horizon_s, nan, nan)
-
-
-def _overlap_s(truth: GroundTruth, imu: ImuSamples) -> float:
-    start_ns = max(int(truth.stamps_ns[0]), int(imu.stamps_ns[0]))
-    end_ns = min(int(truth.stamps_ns[-1]), int(imu.stamps_ns[-1]))
-    return max(end_ns - start_ns, 0) / NS
-
-
-def _intervals(truth: GroundTruth, imu: ImuSamples, length_s: float, every_s: float) -> _Intervals:
+def _intervals(
+    stamps_ns: Stamps, start_ns: int, end_ns: int, length_s: float, every_s: float
+) -> _Intervals:
     """Intervals of about this length that begin and end on timestamps of the truth."""
-    stamps_ns = truth.stamps_ns
-    start_ns = max(int(stamps_ns[0]), int(imu.stamps_ns[0]))
-    end_ns = min(int(stamps_ns[-1]), int(imu.stamps_ns[-1]))
     starts_ns = np.arange(start_ns, end_ns, max(int(every_s * NS), 1), dtype=np.int64)
     first = np.unique(np.searchsorted(stamps_ns, starts_ns))
     first = first[first < len(stamps_ns)]
     last = np.searchsorted(stamps_ns, stamps_ns[first] + int(length_s * NS))
     first, last = first[last < len(stamps_ns)], last[last < len(stamps_ns)]
+    length_ns = stamps_ns[last] - stamps_ns[first]
     # Longer ones end after a gap of the truth.
-    lengths_s = (stamps_ns[last] - stamps_ns[first]) / NS
-    good = (stamps_ns[last] <= end_ns) & (lengths_s < 1.25 * length_s + 0.05)
-    first, last = first[good], last[good]
-    return _Intervals(first, last, stamps_ns[first], stamps_ns[last])
+    good = (stamps_ns[last] <= end_ns) & (length_ns / NS < 1.25 * length_s + 0.05)
+    return _Intervals(first[good], last[good], stamps_ns[first[good]], length_ns[good])
 
 
 def _interpolate(stamps_ns: Stamps, values: Array, query_ns: Stamps) -> Array:
@@ -226,8 +212,8 @@ def _gyro_turns(imu: ImuSamples, intervals: _Intervals, bias: Array) -> tuple[Ar
     parts = max(round(float(intervals.lengths_s.max()) * imu.rate_hz), 1)
     rates = _interpolate(imu.stamps_ns, imu.gyro, intervals.middles_ns(parts)) - bias
     dt = (intervals.lengths_s / parts)[:, None]
-    Rs_b0_b1 = np.broadcast_to(np.eye(3), (len(intervals), 3, 3))
-    turn_D_bias = np.zeros((len(intervals), 3, 3))
+    Rs_b0_b1 = np.tile(np.eye(3), (len(dt), 1, 1))
+    turn_D_bias = np.zeros_like(Rs_b0_b1)
     for part in range(parts):
         step = so3_exp_stack(rates[:, part] * dt)
         Rs_b0_b1 = Rs_b0_b1 @ step
@@ -244,17 +230,13 @@ def _mean_force(truth: GroundTruth, imu: ImuSamples, intervals: _Intervals) -> A
     query_ns = intervals.middles_ns(parts)
     Ts_w_b = poses_at(truth.stamps_ns, truth.Ts_w_b, query_ns.ravel(), max_gap_s=2.0 * SHORT_S)
     R_w_b = Ts_w_b[:, :3, :3].reshape(*query_ns.shape, 3, 3)
-    acc = _interpolate(imu.stamps_ns, _smooth(imu, SHORT_S / parts), query_ns)
+    # Averaged over a part: vibration would alias otherwise.
+    length = min(max(round(SHORT_S / parts * imu.rate_hz), 1) | 1, len(imu))
+    smooth = scipy.ndimage.uniform_filter1d(imu.acc, length, axis=0, mode="constant")
+    acc = _interpolate(imu.stamps_ns, smooth, query_ns)
     force_w = np.einsum("npij,npj->ni", R_w_b, acc) / parts - change
     finite = np.isfinite(force_w).all(axis=1)
     return np.median(force_w[finite], axis=0) if finite.any() else np.full(3, np.nan)
-
-
-def _smooth(imu: ImuSamples, length_s: float) -> Array:
-    """The accelerometer, averaged over about `length_s`: vibration would alias otherwise."""
-    length = min(max(round(length_s * imu.rate_hz), 1) | 1, len(imu))
-    kernel = np.ones(length) / length
-    return np.stack([np.convolve(imu.acc[:, i], kernel, "same") for i in range(3)], axis=1)
 
 
 MAX_MISALIGNMENT_DEG = 0.5

@@ -1,7 +1,8 @@
 """Errors of a ground truth that its audit finds, as constants and as sentences."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtr
@@ -15,7 +16,8 @@ from maci2.estimator.problem import (
 from maci2.findings import Finding
 from maci2.geometry import so3_log
 from maci2.geometry.gaussian import chi2_significance, nees
-from maci2.geometry.se3 import skew_stack, so3_log_stack
+from maci2.geometry.se3 import nearest_rotation, so3_log_stack
+from maci2.geometry.so3 import skew
 from maci2.sensors import GroundTruth, bridged, truth_at
 from maci2.tools.ground_truth.audit_problem import REACH_S, AuditFit
 from maci2.tools.ground_truth.capture import Capture
@@ -25,16 +27,18 @@ from maci2.types import NS, Array, Stamps
 CHANCE = 1e-3
 """Probability below which chance does not explain a constant."""
 
-MATTERS = {
-    "deg": 0.02,
-    "mm": 1.0,
-    "ms": 0.3,
-    "ms/min": 0.2,
-    "m/s^2": 0.01,
-    "rad/s": 2e-4,
-    "ratio": 0.025,
+DEG = float(np.degrees(1.0))
+UNITS = {
+    "deg": (DEG, 0.02),
+    "mm": (1e3, 1.0),
+    "ms": (1e3, 0.3),
+    "ms/min": (6e4, 0.2),
+    "m/s^2": (1.0, 0.01),
+    "rad/s": (1.0, 2e-4),
+    "ratio": (1.0, 0.025),
 }
-"""Least size that is worth a sentence, by unit; of a ratio, the least distance from 1."""
+"""SI unit in each unit, and the least size in it that is worth a sentence; of a ratio, the least
+distance from 1."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,23 @@ class Constant:
 
 
 def length_of(vector: Array, cov: Array, unit: str) -> Constant:
-    """Length of a vector, its sigma along it, and whether it is zero."""
+    """Length of a vector [SI], its sigma along it, and whether it is zero."""
+    scale, matters = UNITS[unit]
     length = float(np.linalg.norm(vector))
     along = vector / max(length, 1e-300)
     chance = chi2_significance(len(vector), float(nees(vector, cov)))
-    significant = bool(chance < CHANCE and length > MATTERS[unit])
-    return Constant(length, float(np.sqrt(along @ cov @ along)), unit, significant)
+    significant = bool(chance < CHANCE and scale * length > matters)
+    return Constant(scale * length, scale * float(np.sqrt(along @ cov @ along)), unit, significant)
 
 
 def scalar_of(value: float, std: float, unit: str, dof: int = 10**6) -> Constant:
-    """A number, and whether it is zero, or 1 for a ratio; `dof` are those of `std` where it is
+    """A number [SI], and whether it is zero, or 1 for a ratio; `dof` are those of `std` where it is
     itself an estimate (Student's distribution)."""
+    scale, matters = UNITS[unit]
     away = value - 1.0 if unit == "ratio" else value
     chance = 2.0 * float(stdtr(dof, -abs(away) / std)) if std > 0.0 else 1.0
-    significant = bool(chance < CHANCE and abs(away) > MATTERS[unit])
-    return Constant(float(value), float(std), unit, significant)
+    significant = bool(chance < CHANCE and scale * abs(away) > matters)
+    return Constant(scale * float(value), scale * float(std), unit, significant)
 
 
 NEAR_S = 0.02
@@ -132,17 +138,16 @@ def _velocity_lag(v_claimed: Array, audited: GroundTruth, truth: GroundTruth) ->
     )
     acc = (later - sooner) / (2.0 * HALF_S)
     # A rotated world is no lag: compare after the best rotation.
-    U, _, Vt = np.linalg.svd(audited.v_w.T @ v_claimed)
-    error = v_claimed @ (U @ np.diag([1.0, 1.0, np.linalg.det(U @ Vt)]) @ Vt).T - audited.v_w
-    elapsed_s = (audited.stamps_ns - audited.stamps_ns[0]) / NS
-    count = max(int(elapsed_s[-1] / BLOCK_S), 3)
+    error = v_claimed @ nearest_rotation(audited.v_w.T @ v_claimed).T - audited.v_w
+    length_s = (audited.stamps_ns[-1] - audited.stamps_ns[0]) / NS
+    count = max(int(length_s / BLOCK_S), 3)
     blocks = np.array_split(np.arange(len(acc)), count)
     lags = np.array([-np.sum(error[b] * acc[b]) / np.sum(acc[b] ** 2) for b in blocks])
     weights = np.array([np.sum(acc[b] ** 2) for b in blocks])
     weights /= weights.sum()
     lag = float(np.sum(weights * lags))
     scatter = float(np.sum(weights**2 * (lags - lag) ** 2)) * count / (count - 1.0)
-    return scalar_of(1e3 * lag, 1e3 * np.sqrt(scatter), "ms", count - 1)
+    return scalar_of(lag, np.sqrt(scatter), "ms", count - 1)
 
 
 def velocity_finding(
@@ -161,24 +166,24 @@ def velocity_finding(
     speed, claimed_speed = _rms(v_g), _rms(claimed)
     if speed < LEAST_SPEED:
         return []
-    needed = "needed are velocities of the body in the world [m/s]"
     if claimed_speed < SCALE * speed:
         text = f"velocity columns are {claimed_speed:.2g} m/s rms"
-    elif _cosine(claimed, v_g) < -ALIKE:
+    elif (cosine := _cosine(claimed, v_g)) < -ALIKE:
         text = "velocity columns have the wrong sign"
-    elif _cosine(claimed, v_g) < ALIKE:
+    elif cosine < ALIKE:
         v_b = np.einsum("nji,nj->ni", audited.Ts_w_b[:, :3, :3], v_g)
-        in_body = _cosine(claims.v_w[rows], v_b) > ALIKE
-        text = "velocity columns " + (
-            "are in the body's frame"
-            if in_body
-            else f"do not follow the motion (correlation {_cosine(claimed, v_g):.2f})"
-        )
+        if _cosine(claims.v_w[rows], v_b) > ALIKE:
+            text = "velocity columns are in the body's frame"
+        else:
+            text = f"velocity columns do not follow the motion (correlation {cosine:.2f})"
     elif abs(claimed_speed / speed - 1.0) > SCALE:
         text = f"velocity columns are {claimed_speed / speed:.3g} times the velocity"
     else:
         return []
-    text += f", while the body moves at {speed:.2f} m/s rms; {needed}"
+    text += (
+        f", while the body moves at {speed:.2f} m/s rms; needed are velocities of the body in the "
+        "world [m/s]"
+    )
     return [Finding("warn", name, text, "velocity columns")]
 
 
@@ -202,83 +207,65 @@ LEAST_M, LEAST_RAD = 0.01, np.deg2rad(0.5)
 """Size of a jump."""
 
 
-@dataclass(frozen=True)
-class JumpsOf:
+class Jumps(NamedTuple):
     """Jumps of positions or of orientations."""
 
-    stamps_ns: Stamps = field(default_factory=lambda: np.zeros(0, np.int64))
+    stamps_ns: Stamps
     """(m,) middles of steps that are jumps, on the source's own clock."""
 
-    sizes: Array = field(default_factory=lambda: np.zeros(0))
+    sizes: Array
     """(m,) [m] or [rad]"""
 
-    @property
-    def largest(self) -> float:
-        return float(self.sizes.max(initial=0.0))
-
-    @property
-    def largest_first_ns(self) -> Stamps:
-        """The largest step of each group within a second, the largest group first."""
+    def sentence(self, kind: str, unit: str, scale: float, start_ns: int) -> str:
+        """The largest of all, and the largest step of each group within a second, the largest group
+        first; `scale` is the SI unit in `unit`."""
         groups = np.cumsum(np.r_[0, np.diff(self.stamps_ns) > NS])
         order = np.lexsort((-self.sizes, groups))
         tops = order[np.unique(groups[order], return_index=True)[1]]
-        return self.stamps_ns[tops[np.argsort(-self.sizes[tops])]]
+        at_s = (self.stamps_ns[tops[np.argsort(-self.sizes[tops])]] - start_ns) / NS
+        listed = ", ".join(f"{start:.1f}" for start in at_s[:5])
+        more = f" and {len(at_s) - 5} more, smaller" if len(at_s) > 5 else ""
+        return f"{kind} jump by up to {scale * self.sizes.max():.1f} {unit} at {listed} s{more}"
 
 
-@dataclass(frozen=True)
-class Jumps:
-    """Jumps of a capture."""
-
-    positions: JumpsOf
-    orientations: JumpsOf
-
-    @property
-    def stamps_ns(self) -> Stamps:
-        """(m,) of either kind, rising."""
-        return np.union1d(self.positions.stamps_ns, self.orientations.stamps_ns)
-
-
-def find_jumps(capture: Capture, fit: AuditFit, truth: GroundTruth) -> Jumps:
-    """Steps of the capture's rows that audited states do not have."""
+def find_jumps(fit: AuditFit, truth: GroundTruth) -> dict[str, Jumps]:
+    """Steps of the capture's positions and orientations that audited states do not have."""
+    capture = fit.start.capture
     shared = fit.solution.shared
     R_g_w, T_b_m = shared.R_w_g.T, shared.T_b_m
-    rows, at = _states(capture, truth, fit, POSITION_CLOCK)
+    rows, at = _states(fit, truth, POSITION_CLOCK)
     p_g_m = at.Ts_w_b[:, :3, 3] + at.Ts_w_b[:, :3, :3] @ T_b_m[:3, 3]
-    positions = _jumps(capture.stamps_ns[rows], capture.p_w_m[rows] @ R_g_w.T - p_g_m, LEAST_M)
-    if capture.Rs_w_m is None:
-        return Jumps(positions, JumpsOf())
-    rows, at = _states(capture, truth, fit, ORIENTATION_CLOCK)
-    Rs_g_m = at.Ts_w_b[:, :3, :3] @ T_b_m[:3, :3]
-    apart = so3_log_stack(R_g_w @ capture.Rs_w_m[rows] @ np.swapaxes(Rs_g_m, 1, 2))
-    return Jumps(positions, _jumps(capture.stamps_ns[rows], apart, LEAST_RAD))
+    apart = capture.p_w_m[rows] @ R_g_w.T - p_g_m
+    jumps = {"positions": _jumps(capture.stamps_ns[rows], apart, LEAST_M)}
+    if capture.Rs_w_m is not None:
+        rows, at = _states(fit, truth, ORIENTATION_CLOCK)
+        Rs_g_m = at.Ts_w_b[:, :3, :3] @ T_b_m[:3, :3]
+        apart = so3_log_stack(R_g_w @ capture.Rs_w_m[rows] @ np.swapaxes(Rs_g_m, 1, 2))
+        jumps["orientations"] = _jumps(capture.stamps_ns[rows], apart, LEAST_RAD)
+    return jumps
 
 
-def _states(
-    capture: Capture, truth: GroundTruth, fit: AuditFit, clock: slice
-) -> tuple[Stamps, GroundTruth]:
+def _states(fit: AuditFit, truth: GroundTruth, clock: slice) -> tuple[Stamps, GroundTruth]:
     """Rows beside which there are audited states, and these."""
-    offset_s, drift = fit.solution.shared.scalars[clock]
-    since_s = (capture.stamps_ns - fit.problem.clock_origin_ns) / NS
-    shift_ns = np.rint((offset_s + drift * since_s) * NS).astype(np.int64)
-    stamps_ns = capture.stamps_ns + shift_ns
+    scalars, stamps_ns = fit.solution.shared.scalars, fit.start.capture.stamps_ns
+    offset_s, drift = scalars[clock]
+    since_s = (stamps_ns - fit.start.problem.clock_origin_ns) / NS
+    stamps_ns = stamps_ns + np.rint((offset_s + drift * since_s) * NS).astype(np.int64)
     rows = np.flatnonzero(bridged(truth.stamps_ns, stamps_ns, MAX_GAP_S))
     return rows, truth_at(truth, stamps_ns[rows], MAX_GAP_S)
 
 
-def _jumps(stamps_ns: Stamps, apart: Array, least: float) -> JumpsOf:
+def _jumps(stamps_ns: Stamps, apart: Array, least: float) -> Jumps:
     """Steps of a difference over `SPAN_S` that are far larger than its others."""
-    if len(stamps_ns) < 2:
-        return JumpsOf()
-    k = max(round(SPAN_S * NS / float(np.median(np.diff(stamps_ns)))), 1)
-    near = stamps_ns[k:] - stamps_ns[:-k] < 1.5 * SPAN_S * NS
-    steps = np.linalg.norm(apart[k:] - apart[:-k], axis=1)[near]
-    if not len(steps):
-        return JumpsOf()
+    period_ns = float(np.median(np.diff(stamps_ns))) if len(stamps_ns) > 1 else np.inf
+    k = max(round(SPAN_S * NS / period_ns), 1)
+    lengths_ns = stamps_ns[k:] - stamps_ns[:-k]
+    steps = np.linalg.norm(apart[k:] - apart[:-k], axis=1)
+    near = lengths_ns < 1.5 * SPAN_S * NS
     # Of a vector with three normal components, the median length is 1.54 sigmas.
-    limit = max(least, SIGMAS * float(np.median(steps)) / 1.54)
-    far = steps > limit
-    middles_ns = stamps_ns[:-k] + (stamps_ns[k:] - stamps_ns[:-k]) // 2
-    return JumpsOf(middles_ns[near][far], steps[far])
+    typical = float(np.median(steps[near])) / 1.54 if near.any() else 0.0
+    far = near & (steps > max(least, SIGMAS * typical))
+    return Jumps((stamps_ns[:-k] + lengths_ns // 2)[far], steps[far])
 
 
 ANOTHER_CLOCK_S = 0.1
@@ -298,54 +285,53 @@ UNOBSERVABLE_DEG = 1.0
 Accelerations show it, too: only a recording that hardly moves leaves it open."""
 
 
-def measure(fit: AuditFit, capture: Capture, truth: GroundTruth) -> dict[str, Constant]:
+def measure(fit: AuditFit, truth: GroundTruth) -> dict[str, Constant]:
     """Constants of the capture, and of the columns that a published truth has beside poses."""
+    capture = fit.start.capture
     shared, cov_shared = fit.solution.shared, fit.posterior.shared
     constants = {}
-    change = np.ascontiguousarray(shared.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
-    to_deg2 = np.degrees(1.0) ** 2
     if capture.Rs_w_m is not None:
-        cov_phi = to_deg2 * cov_shared[MARKER, MARKER][3:, 3:]
-        constants["rotation_deg"] = length_of(np.degrees(so3_log(change)), cov_phi, "deg")
+        change = np.ascontiguousarray(shared.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
+        cov_phi = cov_shared[MARKER, MARKER][3:, 3:]
+        constants["rotation_deg"] = length_of(so3_log(change), cov_phi, "deg")
     # Of the translation itself: rho and phi both move it.
     p = shared.T_b_m[:3, 3]
-    J = np.hstack([np.eye(3), -skew_stack(p[None])[0]])
+    J = np.hstack([np.eye(3), -skew(p)])
     cov_p = J @ cov_shared[MARKER, MARKER] @ J.T
-    constants["lever_arm_mm"] = length_of(1e3 * (p - capture.T_b_m[:3, 3]), 1e6 * cov_p, "mm")
+    constants["lever_arm_mm"] = length_of(p - capture.T_b_m[:3, 3], cov_p, "mm")
     up_w = shared.R_w_g[:, 2]
     sine = float(np.hypot(up_w[0], up_w[1]))
-    angle = float(np.arctan2(sine, up_w[2]))
-    tilt = np.degrees(angle) * np.array([-up_w[1], up_w[0]]) / max(sine, 1e-12)
-    constants["tilt_deg"] = length_of(tilt, to_deg2 * cov_shared[GRAVITY, GRAVITY], "deg")
+    tilt = float(np.arctan2(sine, up_w[2])) * np.array([-up_w[1], up_w[0]]) / max(sine, 1e-12)
+    constants["tilt_deg"] = length_of(tilt, cov_shared[GRAVITY, GRAVITY], "deg")
     clocks = {"position": POSITION_CLOCK}
     if capture.Rs_w_m is not None and not capture.one_clock:
         clocks["orientation"] = ORIENTATION_CLOCK
     for kind, clock in clocks.items():
         offset_s, drift = shared.scalars[clock]
         std = np.sqrt(np.diag(cov_shared)[clock])
-        constants[f"{kind}_late_ms"] = scalar_of(-1e3 * offset_s, 1e3 * std[0], "ms")
-        constants[f"{kind}_drift_ms_per_min"] = scalar_of(-6e4 * drift, 6e4 * std[1], "ms/min")
-    fit_a = fit.accelerations
+        constants[f"{kind}_late_ms"] = scalar_of(-offset_s, std[0], "ms")
+        constants[f"{kind}_drift_ms_per_min"] = scalar_of(-drift, std[1], "ms/min")
+    fit_a = fit.start.accelerations
     if fit_a is not None and np.isfinite(fit_a.scale):
         constants["position_scale"] = scalar_of(fit_a.scale, fit_a.std_scale, "ratio")
     if capture.claims is not None:
-        claims, away_ms = _on_imu_clock(capture.claims, fit)
-        columns = column_constants(claims, truth, shared.R_w_g.T)
-        late = columns.get("velocity_late_ms")
-        if late is not None and away_ms:
-            columns["velocity_late_ms"] = scalar_of(late.value + away_ms, late.std, "ms")
-        constants |= columns
+        claims, away_s = _on_imu_clock(capture.claims, fit)
+        constants |= column_constants(claims, truth, shared.R_w_g.T)
+        late = constants.get("velocity_late_ms")
+        if late is not None and away_s:
+            late_s = 1e-3 * late.value + away_s
+            constants["velocity_late_ms"] = scalar_of(late_s, 1e-3 * late.std, "ms")
     return constants
 
 
 def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, float]:
-    """Published columns moved by a clock offset that is no small error, and how late it is [ms]."""
+    """Published columns moved by a clock offset that is no small error, and how late it is [s]."""
     offset_s = float(fit.solution.shared.scalars[POSITION_CLOCK.start])
     std_s = float(np.sqrt(fit.posterior.shared[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
     if abs(offset_s) < max(ANOTHER_CLOCK_S, 5.0 * std_s):
         return claims, 0.0
     stamps_ns = claims.stamps_ns + round(offset_s * NS)
-    return replace(claims, stamps_ns=stamps_ns), -1e3 * offset_s
+    return replace(claims, stamps_ns=stamps_ns), -offset_s
 
 
 SENTENCES = {
@@ -388,13 +374,10 @@ def misleading(findings: tuple[Finding, ...]) -> list[Finding]:
 
 
 def audit_findings(
-    capture: Capture,
-    fit: AuditFit,
-    truth: GroundTruth,
-    constants: dict[str, Constant],
-    jumps: Jumps,
+    fit: AuditFit, truth: GroundTruth, constants: dict[str, Constant], jumps: dict[str, Jumps]
 ) -> tuple[Finding, ...]:
     """Sentences for everything that is neither chance nor too small to matter."""
+    capture = fit.start.capture
     relative = capture.claims is None and not np.array_equal(capture.T_b_m, np.eye(4))
     findings = []
     for name, constant in constants.items():
@@ -407,8 +390,7 @@ def audit_findings(
         claims, _ = _on_imu_clock(capture.claims, fit)
         R_g_w = fit.solution.shared.R_w_g.T
         findings += velocity_finding(capture.name, claims, truth, R_g_w)
-    further = [*_world_and_scatter(fit), *_unobservable(capture, fit), *_rows(capture)]
-    further += _jumped(capture, jumps)
+    further = [*_faults_of_motion(fit), *_faults_of_rows(capture, jumps)]
     findings += [Finding("warn", capture.name, text, fault) for fault, text in further]
     if not findings:
         findings.append(Finding("ok", capture.name, "agrees with the IMU; nothing found"))
@@ -419,8 +401,9 @@ Faults = Iterator[tuple[str, str]]
 """Names of faults, each with a sentence."""
 
 
-def _world_and_scatter(fit: AuditFit) -> Faults:
-    """A world whose z axis is not even roughly up; rows that scatter by more than any tracker's."""
+def _faults_of_motion(fit: AuditFit) -> Faults:
+    """A world whose z axis is not even roughly up, rows that scatter by more than any tracker's,
+    and what the motion leaves open."""
     up_w = fit.solution.shared.R_w_g[:, 2]
     if up_w[2] <= np.cos(ANOTHER_WORLD):
         at = int(np.argmax(np.abs(up_w)))
@@ -433,18 +416,15 @@ def _world_and_scatter(fit: AuditFit) -> Faults:
     scatter = {}
     if fit.position.std > MOST_SCATTER:
         scatter["positions"] = f"{1e2 * fit.position.std:.0f} cm"
-    if fit.orientation is not None and np.degrees(fit.orientation.std) > MOST_SCATTER_DEG:
-        scatter["orientations"] = f"{np.degrees(fit.orientation.std):.1f} deg"
+    if fit.orientation is not None and DEG * fit.orientation.std > MOST_SCATTER_DEG:
+        scatter["orientations"] = f"{DEG * fit.orientation.std:.1f} deg"
     for kind, size in scatter.items():
         yield (
             "noise",
             f"{kind} scatter by {size} about what the IMU measures: they are not those of this "
             "motion, or very noisy",
         )
-
-
-def _unobservable(capture: Capture, fit: AuditFit) -> Faults:
-    tilt_deg = float(np.degrees(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[:2, :2])[-1])))
+    tilt_deg = DEG * float(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[:2, :2])[-1]))
     if tilt_deg > UNOBSERVABLE_DEG:
         yield (
             "unobservable gravity",
@@ -452,22 +432,22 @@ def _unobservable(capture: Capture, fit: AuditFit) -> Faults:
             "rotates, a bias of the accelerometer looks like a tilt. Take a recording that "
             "rotates.",
         )
-    if capture.Rs_w_m is None:
+    if fit.start.capture.Rs_w_m is None:
         return
     values, axes = np.linalg.eigh(fit.posterior.shared[14:17, 14:17])
-    std_deg = float(np.degrees(np.sqrt(values[-1])))
+    std_deg = DEG * float(np.sqrt(values[-1]))
     if std_deg > UNOBSERVABLE_DEG:
-        axis = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
+        x, y, z = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
         yield (
             "unobservable rotation",
-            f"rotation of the marker about the body's axis ({axis[0]:.2f}, {axis[1]:.2f}, "
-            f"{axis[2]:.2f}) is known to ± {std_deg:.1f} deg only: the recording neither rotates "
-            "nor accelerates enough. Take a recording that moves about all axes.",
+            f"rotation of the marker about the body's axis ({x:.2f}, {y:.2f}, {z:.2f}) is known to "
+            f"± {std_deg:.1f} deg only: the recording neither rotates nor accelerates enough. Take "
+            "a recording that moves about all axes.",
         )
 
 
-def _rows(capture: Capture) -> Faults:
-    """Rows that are lost, and time without rows."""
+def _faults_of_rows(capture: Capture, jumps: dict[str, Jumps]) -> Faults:
+    """Rows that are lost, time without rows, and rows that contradict the IMU."""
     if len(capture.lost_ns):
         yield "lost rows", lost_rows_in_words(capture) + "; they are not used"
     steps_s = np.diff(capture.stamps_ns) / NS
@@ -481,17 +461,7 @@ def _rows(capture: Capture) -> Faults:
             f"{number}, the longest of {steps_s[longest]:.2f} s at {at_s:.1f} s; states are given "
             f"up to {REACH_S} s into a gap, carried by the IMU",
         )
-
-
-def _jumped(capture: Capture, jumps: Jumps) -> Faults:
-    """Rows that contradict the IMU."""
-    for kind, unit, scale, found in (
-        ("positions", "cm", 1e2, jumps.positions),
-        ("orientations", "deg", np.degrees(1.0), jumps.orientations),
-    ):
-        if len(found.stamps_ns):
-            at_s = (found.largest_first_ns - capture.stamps_ns[0]) / NS
-            listed = ", ".join(f"{start:.1f}" for start in at_s[:5])
-            more = f" and {len(at_s) - 5} more, smaller" if len(at_s) > 5 else ""
-            largest = f"{scale * found.largest:.1f} {unit}"
-            yield "jumps", f"{kind} jump by up to {largest} at {listed} s{more}"
+    for kind, found in jumps.items():
+        unit, scale = ("cm", 1e2) if kind == "positions" else ("deg", DEG)
+        if len(found.sizes):
+            yield "jumps", found.sentence(kind, unit, scale, int(capture.stamps_ns[0]))

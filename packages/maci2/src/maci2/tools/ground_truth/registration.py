@@ -7,11 +7,15 @@ written after the tracker had lost the body.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import scipy
+from scipy.spatial.transform import Rotation
 
 from maci2.errors import DatasetError
+from maci2.geometry import so3_log
 from maci2.geometry.se3 import nearest_rotation, so3_log_stack, stack_poses
 from maci2.imu.rotation_rates import (
     MIN_RATE,
@@ -26,8 +30,8 @@ from maci2.types import GRAVITY_NORM, NS, Array
 
 GRID_HZ = 50.0
 
-SMOOTH_S = 0.4
-"""Window of the polynomials that differentiate positions and smooth forces."""
+WINDOW = round(0.4 * GRID_HZ) | 1
+"""Points of the grid, over 0.4 s, in polynomials that differentiate positions and smooth forces."""
 
 RELATED = 0.5
 """Correlation below which no lag is better than none."""
@@ -64,24 +68,17 @@ def coarse_lag(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
 def _correlations(ours: Array, theirs: Array) -> tuple[Array, Array]:
     """Lags [samples] and correlation coefficients at each; overlap of half the shorter curve."""
     ours, theirs = ours - np.median(ours), theirs - np.median(theirs)
+    correlate = partial(scipy.signal.correlate, method="fft")
     ones, their_ones = np.ones(len(ours)), np.ones(len(theirs))
-    cross = scipy.signal.fftconvolve(ours, theirs[::-1])
-    energy = scipy.signal.fftconvolve(ours**2, their_ones[::-1]) * scipy.signal.fftconvolve(
-        ones, theirs[::-1] ** 2
-    )
-    overlap = scipy.signal.fftconvolve(ones, their_ones[::-1])
-    enough = overlap > 0.5 * min(len(ours), len(theirs)) - 1
+    energy = correlate(ours**2, their_ones) * correlate(ones, theirs**2)
+    enough = correlate(ones, their_ones) > 0.5 * min(len(ours), len(theirs)) - 1
+    cross = correlate(ours, theirs)
     scores: Array = np.where(enough, cross / np.sqrt(np.maximum(energy, 1e-12)), 0.0)
-    lags: Array = np.arange(len(cross), dtype=np.float64) - (len(theirs) - 1.0)
-    return lags, scores
+    return scipy.signal.correlation_lags(len(ours), len(theirs)).astype(np.float64), scores
 
 
 def _grid(at_s: Array) -> Array:
     return np.arange(at_s[0], at_s[-1], 1.0 / GRID_HZ)
-
-
-def _window() -> int:
-    return round(SMOOTH_S * GRID_HZ) | 1
 
 
 def _on_grid(imu: ImuSamples, values: Array) -> Array:
@@ -89,18 +86,19 @@ def _on_grid(imu: ImuSamples, values: Array) -> Array:
     at_s = (imu.stamps_ns - imu.stamps_ns[0]) / NS
     total = np.vstack([np.zeros(3), np.cumsum(0.5 * (values[1:] + values[:-1]), axis=0)])
     period = float(np.median(np.diff(at_s)))
-    grid = _grid(at_s)
-    upper = np.stack([np.interp(grid + 0.5 / GRID_HZ, at_s, axis) for axis in total.T], axis=1)
-    lower = np.stack([np.interp(grid - 0.5 / GRID_HZ, at_s, axis) for axis in total.T], axis=1)
+    lower, upper = (
+        np.stack([np.interp(_grid(at_s) + half, at_s, axis) for axis in total.T], axis=1)
+        for half in (-0.5 / GRID_HZ, 0.5 / GRID_HZ)
+    )
     means = (upper - lower) * period * GRID_HZ
-    return np.asarray(scipy.signal.savgol_filter(means, _window(), 2, axis=0))
+    return np.asarray(scipy.signal.savgol_filter(means, WINDOW, 2, axis=0))
 
 
 def _accelerations(at_s: Array, p: Array) -> Array:
     """(n, 3) specific force in a level world, from positions."""
     grid = _grid(at_s)
     positions = np.stack([np.interp(grid, at_s, axis) for axis in p.T], axis=1)
-    acc = scipy.signal.savgol_filter(positions, _window(), 2, deriv=2, delta=1.0 / GRID_HZ, axis=0)
+    acc = scipy.signal.savgol_filter(positions, WINDOW, 2, deriv=2, delta=1.0 / GRID_HZ, axis=0)
     return np.asarray(acc + np.array([0.0, 0.0, GRAVITY_NORM]))
 
 
@@ -113,9 +111,7 @@ def _rate_norms(at_s: Array, Rs: Array, imu: ImuSamples) -> Array:
     rate = np.where((dt > 0.05) & (dt < 0.3), np.linalg.norm(turn, axis=1) / dt, 0.0)
     rate[impossible_rates(rate, imu)] = 0.0
     # The rate is that of the middle of a tenth of a second.
-    return np.asarray(
-        np.roll(scipy.signal.savgol_filter(rate, _window(), 2), round(0.05 * GRID_HZ))
-    )
+    return np.asarray(np.roll(scipy.signal.savgol_filter(rate, WINDOW, 2), round(0.05 * GRID_HZ)))
 
 
 def resting_rate(imu: ImuSamples) -> Array:
@@ -167,38 +163,69 @@ class Registration:
     correlation: float
     """Correlation of rates (or accelerations) after the best rotation and offset."""
 
-    excitation: float
-    """Variation of the capture's rate, rms [rad/s]; NaN for positions alone."""
-
 
 def register(capture: Capture, imu: ImuSamples) -> Registration:
     """Offset, axes and gyroscope bias to begin with; raises where capture and IMU do not fit."""
-    _require_common_time(capture, imu)
+    lengths_s = [(stamps[-1] - stamps[0]) / NS for stamps in (capture.stamps_ns, imu.stamps_ns)]
+    if len(capture) < 10 or min(lengths_s) < MIN_COMMON_S:
+        raise DatasetError(
+            f"{capture.source}: {len(capture)} rows over {lengths_s[0]:.1f} s, IMU samples over "
+            f"{lengths_s[1]:.1f} s; an audit needs at least {MIN_COMMON_S:.0f} s of both."
+        )
     lag_s, alike = coarse_lag(capture, imu)
-    shifted = replace(capture, stamps_ns=capture.stamps_ns + round(lag_s * NS))
     if capture.Rs_w_m is None:
         if alike < ALIKE:
             _require_metres(capture, imu)
             raise _no_likeness(capture, alike)
-        return Registration(lag_s, np.eye(3), resting_rate(imu), alike, np.nan)
-    match = match_rates(_source(shifted, capture.Rs_w_m), imu)
-    if match is None or match.excitation < MIN_RATE:
-        if match is not None:
-            _require_rest(capture, match)
+        return Registration(lag_s, np.eye(3), resting_rate(imu), alike)
+    fit = _fit_rates(capture, imu, lag_s)
+    if fit is None or fit.match.excitation < MIN_RATE:
+        rate = 0.0 if fit is None else float(np.linalg.norm(fit.match.gyro.std(axis=0)))
+        if rate > RESTLESS * MIN_RATE:
+            raise DatasetError(
+                f"{capture.source}: its orientations do not change, while the gyroscope's rate "
+                f"varies by {rate:.2f} rad/s: the capture stood still, or its orientations were "
+                "not written. Check that both are of one recording."
+            )
         # Nothing rotates: forces alone show an offset, where they vary at all.
         lag_s = lag_s if alike > ALIKE else 0.0
-        return Registration(lag_s, capture.T_b_m[:3, :3], resting_rate(imu), 0.0, 0.0)
-    R_b_m, likeness = _best_rotation(match.gyro, match.rates_s, capture.T_b_m[:3, :3])
+        return Registration(lag_s, capture.T_b_m[:3, :3], resting_rate(imu), 0.0)
     if lag_s != 0.0:
         # Norms of rates mislead where the gyroscope never rests, so that its bias is unknown.
-        unshifted = match_rates(_source(capture, capture.Rs_w_m), imu)
-        if unshifted is not None:
-            R, alike = _best_rotation(unshifted.gyro, unshifted.rates_s, capture.T_b_m[:3, :3])
-            if alike > max(ALIKE, likeness):
-                match, lag_s, shifted, R_b_m, likeness = unshifted, 0.0, capture, R, alike
-    _require_readable(capture, shifted, imu, likeness)
-    bias = np.median(match.gyro - match.rates_s @ R_b_m.T, axis=0)
-    return Registration(lag_s + match.offset_s, R_b_m, bias, likeness, match.excitation)
+        unshifted = _fit_rates(capture, imu, 0.0)
+        if unshifted is not None and unshifted.correlation > max(ALIKE, fit.correlation):
+            fit = unshifted
+    _require_readable(capture, imu, fit.correlation)
+    bias = np.median(fit.match.gyro - fit.match.rates_s @ fit.R_b_m.T, axis=0)
+    return Registration(fit.lag_s + fit.match.offset_s, fit.R_b_m, bias, fit.correlation)
+
+
+class _RateFit(NamedTuple):
+    lag_s: float
+    """Added to the capture's timestamps before the rates were matched."""
+
+    match: RateMatch
+    R_b_m: Array
+    correlation: float
+    """After the rotation; constant biases drop out."""
+
+
+def _fit_rates(capture: Capture, imu: ImuSamples, lag_s: float) -> _RateFit | None:
+    """Rates of a capture with orientations matched near a lag, and the best rotation between them.
+
+    About an axis that no rotation shows, the stated one holds.
+    """
+    assert capture.Rs_w_m is not None
+    stamps_ns = capture.stamps_ns + round(lag_s * NS)
+    Ts_w_m = stack_poses(capture.Rs_w_m, capture.p_w_m)
+    match = match_rates(RotationSource(capture.name, "truth", stamps_ns, Ts_w_m, np.eye(4)), imu)
+    if match is None:
+        return None
+    gyro, rates = (values - values.mean(axis=0) for values in (match.gyro, match.rates_s))
+    M = gyro.T @ rates
+    R = nearest_rotation(M + STATED * np.linalg.norm(M) * capture.T_b_m[:3, :3])
+    norms = float(np.linalg.norm(gyro) * np.linalg.norm(rates))
+    return _RateFit(lag_s, match, R, float(np.sum(R * M)) / max(norms, 1e-12))
 
 
 def _require_metres(capture: Capture, imu: ImuSamples) -> None:
@@ -212,47 +239,37 @@ def _require_metres(capture: Capture, imu: ImuSamples) -> None:
             )
 
 
-def _source(capture: Capture, Rs_w_m: Array) -> RotationSource:
-    Ts = stack_poses(Rs_w_m, capture.p_w_m)
-    return RotationSource(capture.name, "truth", capture.stamps_ns, Ts, np.eye(4))
-
-
-def _best_rotation(gyro: Array, rates: Array, R_b_m: Array) -> tuple[Array, float]:
-    """R with gyro = R rates, and the correlation then; constant biases drop out. About an axis that
-    no rotation shows, the stated `R_b_m` holds."""
-    gyro, rates = gyro - gyro.mean(axis=0), rates - rates.mean(axis=0)
-    M = gyro.T @ rates
-    R = nearest_rotation(M + STATED * np.linalg.norm(M) * R_b_m)
-    norms = float(np.linalg.norm(gyro) * np.linalg.norm(rates))
-    return R, float(np.sum(R * M)) / max(norms, 1e-12)
-
-
-def _require_common_time(capture: Capture, imu: ImuSamples) -> None:
-    lengths_s = [(stamps[-1] - stamps[0]) / NS for stamps in (capture.stamps_ns, imu.stamps_ns)]
-    if len(capture) < 10 or min(lengths_s) < MIN_COMMON_S:
-        raise DatasetError(
-            f"{capture.source}: {len(capture)} rows over {lengths_s[0]:.1f} s, IMU samples over "
-            f"{lengths_s[1]:.1f} s; an audit needs at least {MIN_COMMON_S:.0f} s of both."
-        )
-
-
-def _require_readable(capture: Capture, shifted: Capture, imu: ImuSamples, likeness: float) -> None:
+def _require_readable(capture: Capture, imu: ImuSamples, likeness: float) -> None:
     """Raise with the reading of the quaternions that fits, where the given one does not."""
     if likeness > 0.95 or capture.Rs_w_m is None:
         return
-    other_order, order = _in_other_order(capture)
+    # The file may have its quaternions in the order that it should not have, one place off: the
+    # numbers of a trajectory were x y z w, those of all other files w x y z.
+    trajectory = capture.name.startswith(TRAJECTORY)
+    order = "w, x, y, z" if trajectory else "x, y, z, w"
+    numbers = Rotation.from_matrix(capture.Rs_w_m).as_quat(scalar_first=not trajectory)
+    other_order = Rotation.from_quat(numbers, scalar_first=trajectory).as_matrix()
     inverted = np.swapaxes(capture.Rs_w_m, 1, 2)
     readings = {
         f"the quaternions are in the order {order}": other_order,
         "the poses are inverted (world in body)": inverted,
         f"the quaternions are in the order {order} and inverted": np.swapaxes(other_order, 1, 2),
     }
-    fits = {text: _fit_of(replace(capture, Rs_w_m=Rs), imu) for text, Rs in readings.items()}
-    best = max(score for score, _ in fits.values())
+    fits = {}
+    for text, Rs_w_m in readings.items():
+        read = replace(capture, Rs_w_m=Rs_w_m)
+        fit = _fit_rates(read, imu, coarse_lag(read, imu)[0])
+        if fit is not None:
+            fits[text] = fit
+    best = max((fit.correlation for fit in fits.values()), default=0.0)
     if best > max(ALIKE, likeness + CLEARLY_BETTER):
         # Numbers one place off are an inverse between fixed rotations: several readings may fit.
         # The one that leaves the marker where it should be is meant; where none does, any may be.
-        near = {text: angle for text, (score, angle) in fits.items() if score > best - 0.02}
+        near = {
+            text: float(np.linalg.norm(so3_log(capture.T_b_m[:3, :3].T @ fit.R_b_m)))
+            for text, fit in fits.items()
+            if fit.correlation > best - 0.02
+        }
         nearest = min(near, key=lambda text: near[text])
         meant = nearest if near[nearest] < IN_PLACE else ", or ".join(near)
         raise DatasetError(
@@ -262,44 +279,6 @@ def _require_readable(capture: Capture, shifted: Capture, imu: ImuSamples, liken
         )
     if likeness < ALIKE:
         raise _no_likeness(capture, likeness)
-
-
-def _in_other_order(capture: Capture) -> tuple[Array, str]:
-    """Rotations if the file has its quaternions in the order that it should not have, and that
-    order: the numbers are one place off."""
-    assert capture.Rs_w_m is not None
-    read = scipy.spatial.transform.Rotation.from_matrix(capture.Rs_w_m)
-    if capture.name.startswith(TRAJECTORY):
-        numbers = read.as_quat()  # what a trajectory's x y z w were
-        meant = scipy.spatial.transform.Rotation.from_quat(numbers, scalar_first=True)
-        return meant.as_matrix(), "w, x, y, z"
-    numbers = read.as_quat(scalar_first=True)
-    return scipy.spatial.transform.Rotation.from_quat(numbers).as_matrix(), "x, y, z, w"
-
-
-def _fit_of(capture: Capture, imu: ImuSamples) -> tuple[float, float]:
-    """Correlation of rates at the best offset and rotation, and that rotation's angle from the
-    stated one [rad]."""
-    assert capture.Rs_w_m is not None
-    lag_s, _ = coarse_lag(capture, imu)
-    moved = replace(capture, stamps_ns=capture.stamps_ns + round(lag_s * NS))
-    match = match_rates(_source(moved, capture.Rs_w_m), imu)
-    if match is None:
-        return 0.0, np.pi
-    R_b_m, score = _best_rotation(match.gyro, match.rates_s, capture.T_b_m[:3, :3])
-    apart = so3_log_stack((capture.T_b_m[:3, :3].T @ R_b_m)[None])[0]
-    return score, float(np.linalg.norm(apart))
-
-
-def _require_rest(capture: Capture, match: RateMatch) -> None:
-    """Raise where a capture that does not rotate has a gyroscope beside it that does."""
-    rate = float(np.linalg.norm(match.gyro.std(axis=0)))
-    if rate > RESTLESS * MIN_RATE:
-        raise DatasetError(
-            f"{capture.source}: its orientations do not change, while the gyroscope's rate varies "
-            f"by {rate:.2f} rad/s: the capture stood still, or its orientations were not written. "
-            "Check that both are of one recording."
-        )
 
 
 def _no_likeness(capture: Capture, likeness: float) -> DatasetError:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maci2.errors import MeasurementError
-from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY, Problem
+from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY
 from maci2.estimator.residuals import WhitenedFactors, whitened_factors
 from maci2.estimator.solver import IMU, Covariance, Solution, covariance, normal_equations
 from maci2.geometry.gaussian import square_root_information
@@ -46,25 +46,20 @@ class Windows:
 
     def errors(self, r: Array) -> Array:
         """(m, 15) errors at the windows' ends of whitened residuals (n, 15) of all factors."""
-        return np.asarray(
-            sum(
-                np.einsum("kij,kj->ki", M, r[self.first + step])
-                for step, M in enumerate(self.transport)
-            )
-        )
+        e = np.zeros((len(self.first), STATE))
+        for step, M in enumerate(self.transport):
+            e += np.einsum("kij,kj->ki", M, r[self.first + step])
+        return e
 
 
 def compose_windows(
-    stamps_ns: Stamps,
-    solution: Solution,
-    posterior: Covariance,
-    factors: WhitenedFactors,
-    steps: int,
+    solution: Solution, posterior: Covariance, factors: WhitenedFactors, steps: int
 ) -> Windows:
     """All windows of `steps` IMU factors without a gap of the samples."""
     white = solution.measurements.white
     whole = np.einsum("kii->ki", white).all(axis=1)
-    first = _runs(whole, steps)
+    broken = np.r_[0, np.cumsum(~whole)]
+    first = np.flatnonzero(broken[steps:] == broken[:-steps])
     if not len(first):
         raise MeasurementError(
             f"no {steps} neighbouring states without a gap of the IMU's samples between them; give "
@@ -85,29 +80,20 @@ def compose_windows(
             M = -by_first @ np.linalg.inv(B[at - 1])
     D = np.concatenate([by_first, B[first + steps - 1], by_border], axis=2)
     cov = sum(W @ np.swapaxes(W, 1, 2) for W in transport)
-    followed = D @ _joint(stamps_ns, posterior, first, steps) @ np.swapaxes(D, 1, 2)
+    followed = D @ _joint(posterior, first, first + steps) @ np.swapaxes(D, 1, 2)
     return Windows(first, np.stack(transport), np.asarray(cov), np.asarray(cov - followed))
 
 
-def _runs(whole: NDArray[np.bool_], steps: int) -> NDArray[np.int64]:
-    """Starts of runs of `steps` that are whole."""
-    broken = np.r_[0, np.cumsum(~whole)]
-    return np.asarray(np.flatnonzero(broken[steps:] == broken[:-steps]), dtype=np.int64)
-
-
-def _joint(stamps_ns: Stamps, posterior: Covariance, first: NDArray[np.int64], steps: int) -> Array:
+def _joint(posterior: Covariance, first: Stamps, last: Stamps) -> Array:
     """(m, 30 + b, 30 + b) of the windows' first and last states and the free constants."""
-    s, last = STATE, first + steps
     known = (posterior.states, posterior.neighbours, posterior.with_shared, posterior.free)
-    chain = TruthCovariance(stamps_ns, *known)
-    P = np.zeros((len(first), 2 * s + len(posterior.free), 2 * s + len(posterior.free)))
-    P[:, :s, :s], P[:, s : 2 * s, s : 2 * s] = posterior.states[first], posterior.states[last]
-    P[:, :s, s : 2 * s] = chain.between(first, last)
-    P[:, :s, 2 * s :] = posterior.with_shared[first]
-    P[:, s : 2 * s, 2 * s :] = posterior.with_shared[last]
-    upper = np.triu(np.ones(P.shape[1:], dtype=bool), 1)
-    P[:, 2 * s :, 2 * s :] = posterior.free
-    return np.where(upper.T, np.swapaxes(P, 1, 2), P)
+    chain = TruthCovariance(np.arange(len(posterior.states)), *known)
+    s = 2 * STATE
+    P = np.empty((len(first), s + len(posterior.free), s + len(posterior.free)))
+    P[:, :s, :s], P[:, s:, s:] = chain.pairs(first, last), posterior.free
+    P[:, :s, s:] = np.hstack([posterior.with_shared[first], posterior.with_shared[last]])
+    P[:, s:, :s] = np.swapaxes(P[:, :s, s:], 1, 2)
+    return P
 
 
 LEAST_SHOWN = 1e-3
@@ -150,18 +136,20 @@ class Consistency:
     """Standard deviation of their difference where all noise is white."""
 
 
-def consistency(
-    problem: Problem, solution: Solution, steps: int = 1, lags: int = 10
-) -> Consistency:
+LAGS = 10
+"""Lags of the autocorrelation."""
+
+
+def consistency(solution: Solution, steps: int = 1) -> Consistency:
     """Scores of a solved chain over windows of `steps` IMU factors each.
 
     Windows of several factors are scored on the chain of all states between: measurements inside
     a window then meet states of their own, not what the IMU alone carries to them.
     """
     posterior = covariance(solution)
-    kinds = [IMU, *other_kinds(problem).values()]
+    kinds = [IMU, *other_kinds(solution.problem).values()]
     rows = [whitened_factors(solution, posterior, kind) for kind in kinds]
-    windows = compose_windows(problem.stamps_ns, solution, posterior, rows[0], steps)
+    windows = compose_windows(solution, posterior, rows[0], steps)
     e = windows.errors(rows[0].white)
     parts = {
         name: _part(e[:, block], windows.cov_shown[:, block, block], windows.cov[:, block, block])
@@ -170,7 +158,7 @@ def consistency(
     white = square_root_information(windows.cov[::steps])
 
     def correlation(r: Array) -> Array:
-        return _correlation(np.einsum("kij,kj->ki", white, windows.errors(r)[::steps]), lags)
+        return _correlation(np.einsum("kij,kj->ki", white, windows.errors(r)[::steps]))
 
     drawn = np.array([correlation(r) for r in _white_residuals(rows, solution)])
     chance = float(np.sqrt((1.0 + 1.0 / DRAWS) * drawn.var(axis=0, ddof=1).mean()))
@@ -198,11 +186,11 @@ def _part(e: Array, cov_shown: Array, cov: Array) -> PartNees:
     return PartNees(nees, float(trace[0] / trace[1]))
 
 
-def _correlation(r: Array, lags: int) -> Array:
+def _correlation(r: Array) -> Array:
     """Mean over rotation and velocity, each component with its own variance."""
     r, n = r[:, :6], len(r)
     scaled = (r - r.mean(axis=0)) / np.maximum(r.std(axis=0), 1e-300)
-    kept = min(lags, max(n - 2, 0))
+    kept = min(LAGS, max(n - 2, 0))
     return np.array([float(np.mean(scaled[lag:] * scaled[:-lag])) for lag in range(1, kept + 1)])
 
 
@@ -229,12 +217,11 @@ def check_noise(
     """Scores of all recordings and horizons; noise of the reference is fitted to each recording."""
     checks = []
     for name, recording in recordings:
-        problem = recording.problem
-        period_s = float(np.median(np.diff(problem.stamps_ns))) / NS
-        before, after = (fit_reference_noise(recording, levels) for levels in (stated, measured))
+        period_s = float(np.median(np.diff(recording.problem.stamps_ns))) / NS
+        solutions = [fit_reference_noise(recording, levels) for levels in (stated, measured)]
         for horizon_s in HORIZONS_S:
             steps = max(round(horizon_s / period_s), 1)
-            scores = (consistency(problem, solution, steps) for solution in (before, after))
+            scores = (consistency(solution, steps) for solution in solutions)
             checks.append(NoiseCheck(name, horizon_s, *scores))
     return tuple(checks)
 
@@ -253,9 +240,9 @@ def check_rows(checks: Sequence[NoiseCheck]) -> list[tuple[str, ...]]:
             check.recording,
             f"{check.horizon_s:g}",
             *(
-                "-" if score is None else f"{score:.2f}"
-                for one in (check.stated, check.measured)
-                for score in (part.nees for part in one.parts.values())
+                "-" if part.nees is None else f"{part.nees:.2f}"
+                for scores in (check.stated, check.measured)
+                for part in scores.parts.values()
             ),
         )
         for check in checks

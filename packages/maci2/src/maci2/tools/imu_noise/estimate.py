@@ -39,79 +39,70 @@ class NoiseLevel:
 
 
 @dataclass(frozen=True)
+class WhiteNoise:
+    """White noise of the three axes of one sensor."""
+
+    axes: tuple[NoiseLevel, ...]
+    """Density of each axis [rad/s/sqrt(Hz)] or [m/s^2/sqrt(Hz)]."""
+
+    cov_log: Array
+    """(3, 3) covariance of their natural logarithms."""
+
+    @property
+    def seen(self) -> bool:
+        """The recordings show that of some axis."""
+        return any(level.seen for level in self.axes)
+
+    @property
+    def differs(self) -> bool:
+        """The axes differ by more than chance explains."""
+        D = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])
+        logs = np.log([level.value for level in self.axes])
+        return chi2_significance(2, float(nees(D @ logs, D @ self.cov_log @ D.T))) < 0.001
+
+    @property
+    def pooled(self) -> NoiseLevel:
+        """The most likely number of axes that are alike, to second order: an axis that hardly
+        shows counts little. Of axes that differ the root of the mean variance."""
+        values = np.array([level.value for level in self.axes])
+        if self.differs:
+            share = values**2 / np.sum(values**2)
+            std_log = float(np.sqrt(share @ self.cov_log @ share))
+            return NoiseLevel(float(np.sqrt(np.mean(values**2))), std_log)
+        weights = np.linalg.solve(self.cov_log, np.ones(3))
+        log = weights @ np.log(values) / weights.sum()
+        return NoiseLevel(float(np.exp(log)), float(1.0 / np.sqrt(weights.sum())))
+
+    @property
+    def to_use(self) -> list[float]:
+        """Density of each axis: its own where axes differ, else one for all."""
+        pooled = self.pooled
+        return [(level if self.differs else pooled).value for level in self.axes]
+
+
+@dataclass(frozen=True)
 class NoiseEstimate:
     """Noise of an IMU as recordings in motion show it."""
 
-    density_gyro: tuple[NoiseLevel, NoiseLevel, NoiseLevel]
-    """White noise of each axis [rad/s/sqrt(Hz)]."""
-
-    density_acc: tuple[NoiseLevel, NoiseLevel, NoiseLevel]
-    """White noise of each axis [m/s^2/sqrt(Hz)]."""
-
+    gyro: WhiteNoise
+    acc: WhiteNoise
     walk_gyro: NoiseLevel
     """Random walk of the bias, all axes alike [rad/s^2/sqrt(Hz)]."""
 
     walk_acc: NoiseLevel
     """Random walk of the bias, all axes alike [m/s^3/sqrt(Hz)]."""
 
-    cov_log: Array
-    """(8, 8) covariance of the natural logarithms, in this order."""
-
     converged: bool
 
     def levels(self) -> Array:
-        """(8,) densities to use for the axes, each axis by itself where axes differ by more than
-        chance explains, then walks."""
-        levels = []
-        for axes, pooled, differ in zip(
-            (self.density_gyro, self.density_acc),
-            (self.pooled_gyro, self.pooled_acc),
-            self.axes_differ(),
-            strict=True,
-        ):
-            levels += [level.value if differ else pooled.value for level in axes]
-        return np.array([*levels, self.walk_gyro.value, self.walk_acc.value])
-
-    @property
-    def pooled_gyro(self) -> NoiseLevel:
-        """One number for all axes of the gyroscope [rad/s/sqrt(Hz)]."""
-        return self._pooled(0)
-
-    @property
-    def pooled_acc(self) -> NoiseLevel:
-        """One number for all axes of the accelerometer [m/s^2/sqrt(Hz)]."""
-        return self._pooled(3)
+        """(8,) densities to use for the axes, then walks."""
+        walks = (self.walk_gyro.value, self.walk_acc.value)
+        return np.array([*self.gyro.to_use, *self.acc.to_use, *walks])
 
     def pooled(self, rate_hz: float) -> ImuNoise:
         """One number for all axes, as most tools want it."""
-        gyro, acc = self.pooled_gyro.value, self.pooled_acc.value
+        gyro, acc = self.gyro.pooled.value, self.acc.pooled.value
         return ImuNoise(gyro, acc, self.walk_gyro.value, self.walk_acc.value, rate_hz)
-
-    def _pooled(self, first: int) -> NoiseLevel:
-        """The most likely number of axes that are alike, to second order: an axis that hardly
-        shows counts little. Of axes that differ the root of the mean variance."""
-        levels = (*self.density_gyro, *self.density_acc)[first : first + 3]
-        values = np.array([level.value for level in levels])
-        cov = self.cov_log[first : first + 3, first : first + 3]
-        if self._differ(first):
-            share = values**2 / np.sum(values**2)
-            return NoiseLevel(
-                float(np.sqrt(np.mean(values**2))), float(np.sqrt(share @ cov @ share))
-            )
-        weights = np.linalg.solve(cov, np.ones(3))
-        log = weights @ np.log(values) / weights.sum()
-        return NoiseLevel(float(np.exp(log)), float(1.0 / np.sqrt(weights.sum())))
-
-    def axes_differ(self) -> tuple[bool, bool]:
-        """The axes of gyroscope, and of accelerometer, differ by more than chance explains."""
-        return self._differ(0), self._differ(3)
-
-    def _differ(self, first: int) -> bool:
-        levels = (*self.density_gyro, *self.density_acc)[first : first + 3]
-        logs = np.log([level.value for level in levels])
-        D = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]])
-        cov = D @ self.cov_log[first : first + 3, first : first + 3] @ D.T
-        return chi2_significance(2, float(nees(D @ logs, cov))) < 0.001
 
 
 MOST_STEPS = 25
@@ -159,12 +150,14 @@ def estimate_imu_noise(recordings: Sequence[NoiseProblem], stated: ImuNoise) -> 
         if (np.abs(step) < SETTLED * np.sqrt(np.diag(cov))).all() and max(moved) < SETTLED:
             converged = True
             break
-    levels = [
+    levels = tuple(
         NoiseLevel(float(np.exp(0.5 * log)), 0.5 * float(np.sqrt(variance)))
         for log, variance in zip(logs, np.diag(cov), strict=True)
-    ]
-    gyro, acc = (levels[0], levels[1], levels[2]), (levels[3], levels[4], levels[5])
-    return NoiseEstimate(gyro, acc, levels[WHITE], levels[WHITE + 1], 0.25 * cov, converged)
+    )
+    gyro, acc = (
+        WhiteNoise(levels[axes], 0.25 * cov[axes, axes]) for axes in (slice(0, 3), slice(3, 6))
+    )
+    return NoiseEstimate(gyro, acc, levels[WHITE], levels[WHITE + 1], converged)
 
 
 def fit_reference_noise(recording: NoiseProblem, noise: Array) -> Solution:
@@ -173,8 +166,8 @@ def fit_reference_noise(recording: NoiseProblem, noise: Array) -> Solution:
     logs, chain = 2.0 * np.log(noise), _without_losses(recording)
     for _ in range(MOST_STEPS):
         before, slope = _solved(chain, logs)
-        own = _bent(slope)[8:, 8:] + 1e-6 * np.eye(len(slope.score) - 8)
-        chain = _rescaled(before, np.asarray(np.linalg.solve(own, slope.score[8:])))
+        step = np.asarray(np.linalg.solve(_others(_bent(slope)), slope.score[8:]))
+        chain = _rescaled(before, step)
         if _moved(before, chain) < SETTLED:
             break
     return _solve(chain, logs)
@@ -183,7 +176,7 @@ def fit_reference_noise(recording: NoiseProblem, noise: Array) -> Solution:
 def _solved(chain: NoiseProblem, logs: Array) -> tuple[NoiseProblem, Slope]:
     """The recording at the optimum of its states, and the slope of its likelihood there."""
     solution = _solve(chain, logs)
-    slope = likelihood_slope(_with_levels(chain.problem, logs), solution, np.exp(logs))
+    slope = likelihood_slope(solution, np.exp(logs))
     return replace(chain, states=solution.states, shared=solution.shared), slope
 
 
@@ -215,10 +208,8 @@ def _with_levels(problem: Problem, logs: Array) -> Problem:
 
 
 def _solve(chain: NoiseProblem, logs: Array) -> Solution:
-    problem = _with_levels(chain.problem, logs)
-    return solve(
-        problem, chain.states, chain.shared, SolverOptions(max_iterations=20, max_rounds=2)
-    )
+    options = SolverOptions(max_iterations=20, max_rounds=2)
+    return solve(_with_levels(chain.problem, logs), chain.states, chain.shared, options)
 
 
 def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array], Array]:
@@ -231,13 +222,15 @@ def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array]
     eliminated = []
     for slope in slopes:
         bent = _bent(slope)
-        A, B = bent[:8, :8], bent[:8, 8:]
-        C = bent[8:, 8:] + 1e-6 * np.eye(len(slope.score) - 8)
+        A, B, C = bent[:8, :8], bent[:8, 8:], _others(bent)
         solved = np.linalg.solve(C, np.column_stack([B.T, slope.score[8:]]))
         information += A - B @ solved[:, :8]
         score += slope.score[:8] - B @ solved[:, 8]
         eliminated.append((B, C))
-    cov: Array = np.asarray(np.linalg.inv(_positive(information)), dtype=np.float64)
+    # Average information may be indefinite by chance far from the optimum: at least the prior.
+    values, vectors = np.linalg.eigh(0.5 * (information + information.T))
+    positive = (vectors * np.maximum(values, STD_LOG_STATED**-2.0)) @ vectors.T
+    cov: Array = np.linalg.inv(positive)
     step: Array = np.clip(cov @ score, -LONGEST_STEP, LONGEST_STEP)
     others = [
         np.asarray(np.linalg.solve(C, slope.score[8:] - B.T @ step))
@@ -246,15 +239,14 @@ def _newton(slopes: list[Slope], from_stated: Array) -> tuple[Array, list[Array]
     return step, others, cov
 
 
+def _others(information: Array) -> Array:
+    """Part of an information that belongs to what is not the IMU; never singular."""
+    return information[8:, 8:] + 1e-6 * np.eye(len(information) - 8)
+
+
 def _bent(slope: Slope) -> Array:
     """Information by logarithms, which bend too: a level on its way to zero slows down."""
     return np.asarray(slope.information + np.diag(np.maximum(-slope.score, 0.0)))
-
-
-def _positive(information: Array) -> Array:
-    """Average information may be indefinite by chance far from the optimum: at least the prior."""
-    values, vectors = np.linalg.eigh(0.5 * (information + information.T))
-    return np.asarray((vectors * np.maximum(values, STD_LOG_STATED**-2.0)) @ vectors.T)
 
 
 def _rescaled(chain: NoiseProblem, steps: Array) -> NoiseProblem:

@@ -48,7 +48,7 @@ def other_kinds(problem: Problem) -> dict[str, int]:
     return {name: kind for name, kind in KINDS.items() if getattr(problem, name)}
 
 
-def likelihood_slope(problem: Problem, solution: Solution, levels: Array) -> Slope:
+def likelihood_slope(solution: Solution, levels: Array) -> Slope:
     """Slope and information at the optimum of the states; `levels` (8,) are squared densities and
     walks of the IMU."""
     posterior = covariance(solution)
@@ -56,23 +56,21 @@ def likelihood_slope(problem: Problem, solution: Solution, levels: Array) -> Slo
     W = solution.measurements.white
     parts = [
         level * W @ V @ np.swapaxes(W, 1, 2)
-        for level, V in zip(levels, covariance_parts(problem, solution), strict=True)
+        for level, V in zip(levels, _covariance_parts(solution), strict=True)
     ]
     factors = [(imu, part) for part in parts]
-    for kind in other_kinds(problem).values():
+    for kind in other_kinds(solution.problem).values():
         other = whitened_factors(solution, posterior, kind)
         factors.append(
             (other, np.broadcast_to(np.eye(other.white.shape[1]), other.projected.shape))
         )
     system = normal_equations(solution)
     q = [np.einsum("kij,kj->ki", part, rows.white) for rows, part in factors]
-    score = np.empty(len(factors))
-    for i, (rows, part) in enumerate(factors):
-        left_over = np.eye(rows.white.shape[1]) - rows.projected
+    score, information = np.empty(len(factors)), np.empty((len(factors), len(factors)))
+    for j, (rows_j, part) in enumerate(factors):
+        left_over = np.eye(rows_j.white.shape[1]) - rows_j.projected
         expected = float(np.einsum("kij,kji->", part, left_over))
-        score[i] = 0.5 * (float(np.vdot(rows.white, q[i])) - expected)
-    information = np.empty((len(factors), len(factors)))
-    for j, (rows_j, _) in enumerate(factors):
+        score[j] = 0.5 * (float(np.vdot(rows_j.white, q[j])) - expected)
         left = moved_by(rows_j, q[j], system)
         for i, (rows_i, _) in enumerate(factors):
             # q of another kind of measurement is zero in these rows.
@@ -81,11 +79,11 @@ def likelihood_slope(problem: Problem, solution: Solution, levels: Array) -> Slo
     return Slope(score, 0.5 * (information + information.T))
 
 
-def covariance_parts(problem: Problem, solution: Solution) -> list[Array]:
+def _covariance_parts(solution: Solution) -> list[Array]:
     """(m, 15, 15) covariance of the IMU factors for a unit of each squared density or walk."""
-    imu, spans = problem.imu, solution.measurements.spans
+    problem, spans = solution.problem, solution.measurements.spans
+    imu, stamps_ns = problem.imu, problem.stamps_ns
     rate_hz = 1e9 / float(np.median(np.diff(imu.stamps_ns)))
-    stamps_ns = problem.stamps_ns
     parts = []
     for axis in range(WHITE):
         unit = np.zeros((len(imu.stamps_ns), WHITE))

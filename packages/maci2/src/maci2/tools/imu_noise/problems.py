@@ -9,12 +9,11 @@ from maci2.calibration_prior import UNVERIFIED
 from maci2.errors import DatasetError
 from maci2.estimator import SolverConfig
 from maci2.estimator.calibrate import MountingPrior, solve_from_nothing
-from maci2.estimator.camera_imu import with_loss
+from maci2.estimator.initialize import with_loss
 from maci2.estimator.problem import Loss, Problem
 from maci2.imu import datasheet_model
 from maci2.pipeline.options import RunOptions
-from maci2.pipeline.prepare import open_inputs
-from maci2.pipeline.windows import long_window
+from maci2.pipeline.prepare import long_window, open_inputs
 from maci2.sensors import Recording
 from maci2.tools.ground_truth.audit_problem import audit_problem, first_of_slots
 from maci2.tools.ground_truth.capture import open_capture
@@ -41,9 +40,7 @@ def against_capture(recording: Recording, source: str, length_s: float) -> Noise
     imu = datasheet_model(recording.imu, recording.rig.imu)
     middle_ns = int(capture.stamps_ns[len(capture) // 2])
     capture = capture.part(np.abs(capture.stamps_ns - middle_ns) <= 0.5 * length_s * NS)
-    start = audit_problem(
-        capture, found, imu, recording.imu, recording.rig, state_period_s=STATE_PERIOD_S
-    )
+    start = audit_problem(capture, found, imu, recording, state_period_s=STATE_PERIOD_S)
     first_ns, last_ns = int(start.problem.stamps_ns[0]), int(start.problem.stamps_ns[-1])
     problem = replace(start.problem, imu=imu.between(first_ns - NS // 2, last_ns + NS // 2))
     if not recording.rig.imu.exact:

@@ -13,8 +13,7 @@ from maci2.errors import CalibrationError, OptionError, require_in_range
 from maci2.files import real_path
 from maci2.imu.bias_tracker import block_length, stationary_blocks
 from maci2.imu.model_choice import KEYS
-from maci2.pipeline.option_list import WINDOW_S
-from maci2.pipeline.options import RunOptions
+from maci2.pipeline.options import WINDOW_S, RunOptions
 from maci2.result_output import Record
 from maci2.rigs import require_noise
 from maci2.rigs.convert import TOOLS, write_rig
@@ -61,7 +60,8 @@ class AllanDeviation:
 
 
 def stationary_allan(samples: ImuSamples) -> AllanDeviation | None:
-    """Allan deviation of the longest stretch without motion; None where none is long enough."""
+    """Overlapping Allan deviation of the longest stretch without motion; None where none is long
+    enough."""
     still = np.r_[False, stationary_blocks(samples).still, False]
     edges = np.flatnonzero(np.diff(still.astype(int)))
     runs = edges.reshape(-1, 2)
@@ -72,21 +72,16 @@ def stationary_allan(samples: ImuSamples) -> AllanDeviation | None:
     if seconds < SHORTEST_S:
         return None
     values = np.hstack([samples.gyro[first:last], samples.acc[first:last]])
+    sums = np.cumsum(np.vstack([np.zeros(6), values - values.mean(axis=0)]), axis=0)
     sizes = np.unique(np.geomspace(1, (last - first) // 4, 30).astype(int))
     tau_s = sizes / samples.rate_hz
-    deviation = np.array([_overlapping(values, size) for size in sizes])
+    means = [(sums[size:] - sums[:-size]) / size for size in sizes]
+    steps = [mean[size:] - mean[:-size] for mean, size in zip(means, sizes, strict=True)]
+    deviation = np.array([np.sqrt(0.5 * np.mean(step**2, axis=0)) for step in steps])
     white = tau_s <= WHITE_UP_TO_S
     density = np.exp(np.mean(np.log(deviation[white] * np.sqrt(tau_s[white])[:, None]), axis=0))
     longest = float(tau_s[white][-1])
     return AllanDeviation(seconds, tau_s, deviation, density, float(np.sqrt(longest / seconds)))
-
-
-def _overlapping(values: Array, size: int) -> Array:
-    """(6,) overlapping Allan deviation over averages of `size` samples."""
-    sums = np.cumsum(np.vstack([np.zeros(values.shape[1]), values - values.mean(axis=0)]), axis=0)
-    means = (sums[size:] - sums[:-size]) / size
-    steps = means[size:] - means[:-size]
-    return np.asarray(np.sqrt(0.5 * np.mean(steps**2, axis=0)))
 
 
 def high_frequency_density(samples: ImuSamples) -> Array:
@@ -193,30 +188,27 @@ def noise_record(measured: MeasuredImu) -> Record:
         "rate_hz": measured.stated.rate_hz,
         "converged": estimate.converged,
     }
-    to_use = estimate.levels()[:6].reshape(2, 3).tolist()
-    pooled = (estimate.pooled_gyro, estimate.pooled_acc)
-    for key, one, axes, differ in zip(KEYS, pooled, to_use, estimate.axes_differ(), strict=False):
-        levels: tuple[NoiseLevel, ...] = getattr(estimate, key)
+    for key, sensor in zip(KEYS, (estimate.gyro, estimate.acc), strict=False):
         record[key] = {
-            **_level_record(one, measured.stated, key),
-            "axes": [*axes],
-            "axes_measured": [level.value for level in levels],
-            "axes_std": [level.std for level in levels],
-            "axes_differ": differ,
-            "seen": any(level.seen for level in levels),
+            **_level_record(sensor.pooled, measured.stated, key),
+            "axes": [*sensor.to_use],
+            "axes_measured": [level.value for level in sensor.axes],
+            "axes_std": [level.std for level in sensor.axes],
+            "axes_differ": sensor.differs,
+            "seen": sensor.seen,
         }
     for key in KEYS[2:]:
         record[key] = _level_record(getattr(estimate, key), measured.stated, key)
     if measured.checks:
         record["integration_errors"] = check_record(measured.checks)
     record["high_frequency_density"] = measured.high_frequency.tolist()
-    if measured.allan is not None:
+    if (allan := measured.allan) is not None:
         record["allan"] = {
-            "seconds": measured.allan.seconds,
-            "density": measured.allan.density.tolist(),
-            "std": (measured.allan.std_log_density * measured.allan.density).tolist(),
-            "tau_s": measured.allan.tau_s.tolist(),
-            "deviation": measured.allan.deviation.tolist(),
+            "seconds": allan.seconds,
+            "density": allan.density.tolist(),
+            "std": (allan.std_log_density * allan.density).tolist(),
+            "tau_s": allan.tau_s.tolist(),
+            "deviation": allan.deviation.tolist(),
         }
     return record
 
@@ -249,15 +241,14 @@ def noise_rows(measured: MeasuredImu) -> list[tuple[str, ...]]:
     """One row for each density and walk."""
     estimate, stated = measured.estimate, measured.stated
     rows: list[tuple[str, ...]] = []
-    levels = (estimate.density_gyro, estimate.density_acc)
-    densities = (stated.density_gyro, stated.density_acc)
-    for sensor, (name, unit) in enumerate(SENSORS):
-        for axis in range(3):
-            at = 3 * sensor + axis
+    sensors = (estimate.gyro, estimate.acc), (stated.density_gyro, stated.density_acc)
+    for first, (name, unit), sensor, density in zip((0, 3), SENSORS, *sensors, strict=True):
+        for axis, level in enumerate(sensor.axes):
+            at = first + axis
             still = "-" if measured.allan is None else f"{measured.allan.density[at]:.2e}"
-            rough, said = f"{measured.high_frequency[at]:.2e}", f"{densities[sensor]:.2e}"
-            level = levels[sensor][axis]
-            rows.append((f"{name} {'xyz'[axis]} [{unit}]", *_level(level), still, rough, said))
+            rough = f"{measured.high_frequency[at]:.2e}"
+            quantity = f"{name} {'xyz'[axis]} [{unit}]"
+            rows.append((quantity, *_level(level), still, rough, f"{density:.2e}"))
     for walk, level, density in (
         ("gyroscope walk [rad/s^2]", estimate.walk_gyro, stated.walk_gyro),
         ("accelerometer walk [m/s^3]", estimate.walk_acc, stated.walk_acc),
@@ -272,25 +263,21 @@ def _level(level: NoiseLevel) -> tuple[str, str]:
 
 def noise_remarks(measured: MeasuredImu) -> list[str]:
     """Remarks for the user: vibration, axes that differ, values not observed, data sheets."""
-    estimate, remarks = measured.estimate, []
-    levels = (estimate.density_gyro, estimate.density_acc)
-    pooled = estimate.pooled(measured.stated.rate_hz)
-    found = (pooled.density_gyro, pooled.density_acc)
-    said = (measured.stated.density_gyro, measured.stated.density_acc)
-    for sensor, (name, _) in enumerate(SENSORS):
-        white = np.array([level.value for level in levels[sensor]])
-        ratio = float(np.max(measured.high_frequency[3 * sensor : 3 * sensor + 3] / white))
+    estimate, stated, remarks = measured.estimate, measured.stated, []
+    sensors = (estimate.gyro, estimate.acc), (stated.density_gyro, stated.density_acc)
+    roughness = measured.high_frequency.reshape(2, 3)
+    for (name, _), rough, sensor, density in zip(SENSORS, roughness, *sensors, strict=True):
+        ratio = float(np.max(rough / [level.value for level in sensor.axes]))
         if ratio > ROUGH:
             remarks.append(
                 f"{name}: samples are {ratio:.1f} times as rough as what integrates: vibration or "
                 "aliasing near half the sampling rate; sample faster or filter before sampling"
             )
-        if estimate.axes_differ()[sensor]:
+        if sensor.differs:
             remarks.append(f"{name}: axes differ; tools with one number get the root mean square")
-        if any(level.seen for level in levels[sensor]):
-            remarks.append(
-                f"{name}: white noise is {found[sensor] / said[sensor]:.2g} times the data sheet's"
-            )
+        if sensor.seen:
+            times = sensor.pooled.value / density
+            remarks.append(f"{name}: white noise is {times:.2g} times the data sheet's")
         else:
             remarks.append(
                 f"{name}: white noise is hidden by the reference; the data sheet's stands"

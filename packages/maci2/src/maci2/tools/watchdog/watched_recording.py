@@ -12,14 +12,13 @@ from maci2.errors import DatasetError, require_in_range
 from maci2.estimator.smoother import WINDOW_S, window_start
 from maci2.field_docs import document_fields
 from maci2.files import json_text, write_together
+from maci2.jit import warm_up
 from maci2.odometry.settings import TRAJECTORY_SCALE_WALK, tracker_settings
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.track_recording import keyframes_of
-from maci2.pipeline.warm_up import warm_up
 from maci2.tools.watchdog.watch import Alarm, RestartState, Watchdog, WatchdogConfig
-from maci2.types import NS, Array, Mat4, Stamps
-from maci2.vision import RelativePoses
+from maci2.types import NS, Array
 
 SUMMARY = "watch.json"
 OPENVINS = "openvins_{number}.txt"
@@ -28,6 +27,12 @@ NOTHING_WATCHED = (
     "no window of the odometry agrees with the IMU well enough to begin from, so nothing at all "
     "was watched; check whose poses these are, their clock and their scale (`maci2 check --vision "
     "trajectory:FILE`)"
+)
+
+TOO_FEW = (
+    "{poses} poses over {span_s:.1f} s, needed five or more in each {window_s:g} s to begin from, "
+    "so nothing at all was watched; choose a shorter --interval, or have the odometry write more "
+    "poses"
 )
 
 
@@ -71,19 +76,8 @@ def watch_recording(
     warm_up("initialize", "chain")
     T_b_o = np.eye(4) if of_body else inputs.T_b_c
     vision = inputs.vision.motion(keyframes_of(inputs, inputs.measurable_ns(), interval_s), 0)
-    return watch(inputs, vision, T_b_o, config, options.imu)
-
-
-def watch(
-    inputs: Inputs,
-    vision: RelativePoses,
-    T_b_o: Mat4,
-    config: WatchdogConfig | None = None,
-    imu_model: str = "raw",
-) -> WatchedRecording:
-    """Watch relative poses over all keyframes of a recording."""
-    imu, stamps_ns = inputs.imu, vision.stamps_ns
-    settings = tracker_settings(inputs.recording.rig, imu_model, scale_walk=TRAJECTORY_SCALE_WALK)
+    imu, stamps_ns, rig = inputs.imu, vision.stamps_ns, inputs.recording.rig
+    settings = tracker_settings(rig, options.imu, scale_walk=TRAJECTORY_SCALE_WALK)
     watchdog = Watchdog(T_b_o, *settings, config)
     alarms, notes, watched_ns, since = [], [], 0, 0
     for k in range(1, len(stamps_ns)):
@@ -96,9 +90,8 @@ def watch(
                     watchdog.start(samples, vision.part(first, k))
                 continue
             samples = imu.between(watchdog.needed_from_ns, stamp_ns)
-            alarm = watchdog.add(
-                samples, stamp_ns, vision.Ts_ck_ck1[k - 1], vision.covs_T_ck_ck1[k - 1]
-            )
+            T_ok_ok1, cov = vision.Ts_ck_ck1[k - 1], vision.covs_T_ck_ck1[k - 1]
+            alarm = watchdog.add(samples, stamp_ns, T_ok_ok1, cov)
             watched_ns += stamp_ns - int(stamps_ns[k - 1])
         except DatasetError as error:
             notes.append(str(error))
@@ -110,20 +103,11 @@ def watch(
             since = k
     if watched_ns == 0 and not alarms:
         few = all(window_start(stamps_ns, k) is None for k in range(len(stamps_ns)))
-        notes.append(_too_few(stamps_ns) if few else NOTHING_WATCHED)
-    return WatchedRecording(
-        inputs, alarms, watched_ns / 1e9, int(stamps_ns[0]), int(stamps_ns[-1]), notes
-    )
-
-
-def _too_few(stamps_ns: Stamps) -> str:
-    """Note on poses that are too few for any window to begin."""
-    span_s = float(stamps_ns[-1] - stamps_ns[0]) / NS
-    return (
-        f"{len(stamps_ns)} poses over {span_s:.1f} s, needed five or more in each {WINDOW_S:g} s "
-        "to begin from, so nothing at all was watched; choose a shorter --interval, or have the "
-        "odometry write more poses"
-    )
+        span_s = float(stamps_ns[-1] - stamps_ns[0]) / NS
+        too_few = TOO_FEW.format(poses=len(stamps_ns), span_s=span_s, window_s=WINDOW_S)
+        notes.append(too_few if few else NOTHING_WATCHED)
+    start_ns, end_ns = int(stamps_ns[0]), int(stamps_ns[-1])
+    return WatchedRecording(inputs, alarms, watched_ns / NS, start_ns, end_ns, notes)
 
 
 def watch_summary(watched: WatchedRecording) -> dict[str, Any]:
@@ -145,7 +129,9 @@ def alarm_record(alarm: Alarm, watched: WatchedRecording) -> dict[str, Any]:
     size, unit = alarm_size(alarm)
     restart = alarm.restart
     gyro, acc = raw_restart_biases(restart, watched)
-    std = np.sqrt(np.diag(restart.cov))
+    std = np.split(np.sqrt(np.diag(restart.cov)), 5)
+    names = ("rotation_deg", "velocity", "position_m", "gyro_bias", "acc_bias")
+    values = (np.rad2deg(std[0]), *std[1:])
     return {
         "fault": alarm.fault,
         "onset_ns": alarm.onset_ns,
@@ -160,13 +146,7 @@ def alarm_record(alarm: Alarm, watched: WatchedRecording) -> dict[str, Any]:
             "gravity_b": restart.gravity_b.tolist(),
             "gyro_bias": gyro.tolist(),
             "acc_bias": acc.tolist(),
-            "std": {
-                "rotation_deg": np.rad2deg(std[0:3]).tolist(),
-                "velocity": std[3:6].tolist(),
-                "position_m": std[6:9].tolist(),
-                "gyro_bias": std[9:12].tolist(),
-                "acc_bias": std[12:15].tolist(),
-            },
+            "std": {name: part.tolist() for name, part in zip(names, values, strict=True)},
             "cov": restart.cov.tolist(),
         },
     }

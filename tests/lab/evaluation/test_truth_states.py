@@ -11,9 +11,10 @@ from maci2.geometry.gaussian import nees
 from maci2.imu import BiasPrior, datasheet_model
 from maci2.sensors import GroundTruth
 from maci2.simulation import SimulationConfig, simulate
-from maci2.tools.ground_truth.states import JUMP_M, truth_states
+from maci2.tools.ground_truth.clock import JUMP_M
 from maci2.types import NS
 from maci2_lab.evaluation.integration_errors import NO_LABEL_NOISE, LabelNoise, integration_errors
+from maci2_lab.evaluation.truth_states import truth_states
 
 CLEAN = SimulationConfig(
     kind="drone", duration_s=12.0, seed=3, white_noise=False, bias_walk=False, camera_offset_ns=0,

@@ -4,10 +4,11 @@ import numpy as np
 
 from maci2.datasets import open_recording
 from maci2.datasets.frames import stereo_frames
-from maci2.feature_tracks.track_sources import FREE_PX, POINTS, image_tracks
+from maci2.feature_tracks.simulated_tracks import POINTS
 from maci2.geometry import se3_inv
 from maci2.sensors import truth_at
 from maci2.vision.odometry import StereoOdometry, even_keyframes
+from maci2_lab.baselines.image_tracks import FREE_PX, image_tracks
 
 
 def test_points_are_followed_to_where_the_true_camera_sees_them(rendered):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maci2.errors import OptionError
-from maci2.parallel import Pool, WorkerDied, run_all
+from maci2_lab.parallel import Pool, WorkerDied, run_all
 
 
 def square(task: int) -> int:
