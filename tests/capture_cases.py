@@ -12,8 +12,7 @@ from maci2.estimator.problem import (
     UNKNOWN_STATE,
     CameraMotions,
     Free,
-    MarkerOrientations,
-    MarkerPositions,
+    MarkerMeasurements,
     Problem,
     Shared,
     States,
@@ -184,12 +183,12 @@ def _positions(
     R: Array,
     noise: float,
     rng: np.random.Generator,
-) -> MarkerPositions:
+) -> MarkerMeasurements:
     at_ns = stamps_ns[1:-1] + 7_000_000
     shift_s = faults.position_clock_s + faults.position_drift * (at_ns - origin_ns) / NS
     p = _marker_poses(config, at_ns, shift_s, faults, R)[:, :3, 3]
     p = p + noise * STD_P * rng.standard_normal(p.shape)
-    return MarkerPositions(at_ns, p, np.tile(STD_P**2 * np.eye(3), (len(p), 1, 1)))
+    return MarkerMeasurements(at_ns, p, np.tile(STD_P**2 * np.eye(3), (len(p), 1, 1)))
 
 
 def _orientations(
@@ -200,12 +199,12 @@ def _orientations(
     R: Array,
     noise: float,
     rng: np.random.Generator,
-) -> MarkerOrientations:
+) -> MarkerMeasurements:
     at_ns = stamps_ns[1:-1] + 11_000_000
     shift_s = faults.orientation_clock_s + faults.orientation_drift * (at_ns - origin_ns) / NS
     Rs = _marker_poses(config, at_ns, shift_s, faults, R)[:, :3, :3]
     Rs = Rs @ so3_exp_stack(noise * STD_R * rng.standard_normal((len(Rs), 3)))
-    return MarkerOrientations(at_ns, Rs, np.tile(STD_R**2 * np.eye(3), (len(Rs), 1, 1)))
+    return MarkerMeasurements(at_ns, Rs, np.tile(STD_R**2 * np.eye(3), (len(Rs), 1, 1)))
 
 
 def state_errors(states: States, truth: States) -> Array:

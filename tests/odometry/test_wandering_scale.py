@@ -7,12 +7,12 @@ import numpy as np
 
 from maci2.estimator.problem import SCALE
 from maci2.estimator.solver import SolverOptions, solve
-from maci2.estimator.visual_noise import (
+from maci2.geometry.gaussian import nees
+from maci2.odometry.batch import (
     random_walk,
     solve_with_wandering_scale,
     stretched_motions,
 )
-from maci2.geometry.gaussian import nees
 from tracking_cases import chain_problem, first_guess, simulated_ride
 
 WALK, STD_SCALE = 0.01, 0.02

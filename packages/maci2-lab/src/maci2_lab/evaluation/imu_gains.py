@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from maci2.consistency.known_state import window_at
 from maci2.estimator.factors import IMU
-from maci2.estimator.initialize import window_at
 from maci2.estimator.problem import (
     GRAVITY,
     GRAVITY_NORM,

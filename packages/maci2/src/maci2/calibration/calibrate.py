@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from maci2.calibration.progress import calibration_progress
 from maci2.calibration_prior import CALIBRATED
 from maci2.consistency import (
     FAR,
@@ -16,25 +17,21 @@ from maci2.consistency import (
     window_constants,
 )
 from maci2.errors import MeasurementError, OptionError
-from maci2.estimator import CalibrationResult, SolverConfig
-from maci2.estimator.calibrate import (
-    NOTHING_KNOWN,
-    MountingPrior,
-    calibration_progress,
-    frame_covariance,
-    measured_scale,
-    solve_from_nothing,
-    with_frame,
-)
-from maci2.estimator.initialize import SolvedWindow, with_loss
+from maci2.estimator import CalibrationResult, Posterior, SolverConfig
+from maci2.estimator.calibrate import NOTHING_KNOWN, MountingPrior, solve_from_nothing
+from maci2.estimator.initialize import Solved, SolvedWindow, determined_covariance, with_loss
 from maci2.estimator.outliers import with_choice
-from maci2.estimator.problem import DEFAULT_CONFIG, Loss
+from maci2.estimator.problem import DEFAULT_CONFIG, SCALE, SHARED, STATE, Loss
 from maci2.estimator.residuals import Response
 from maci2.estimator.solver import Solution, covariance, solve
+from maci2.geometry.se3 import se3_adj, se3_inv
 from maci2.imu import ImuMeasurements
 from maci2.types import Array
 from maci2.validation import require_type
 from maci2.vision import RelativePoses
+
+ANY_SCALE = 0.4
+"""Standard deviation of the prior of the logarithm of a scale that is to be estimated freely."""
 
 
 def calibrate(
@@ -108,6 +105,46 @@ def _require_choices(config: SolverConfig) -> None:
                 f"SolverConfig.{name} is {getattr(config, name)!r}, needed {needed!r} for "
                 "`calibrate`; only `initialize` knows the other."
             )
+
+
+def measured_scale(vision: RelativePoses, solved: Solved) -> tuple[float, float] | None:
+    """Scale of translations that were taken as metric, around a calibration that is solved, and its
+    standard deviation; None where it was an unknown already, or where nothing determines it.
+
+    Squares: robust losses would take the scale's error for outliers.
+    """
+    problem = solved.solution.problem
+    if vision.std_scale > 0.0:
+        return None
+    info = np.zeros((STATE + SHARED, STATE + SHARED))
+    info[STATE + SCALE, STATE + SCALE] = ANY_SCALE**-2.0
+    (prior,) = problem.priors
+    problem = replace(
+        problem,
+        free=replace(problem.free, scale=True),
+        priors=(replace(prior, info=prior.info + info),),
+    )
+    again = solve(with_loss(problem, Loss()), solved.solution.states, solved.solution.shared)
+    cov = determined_covariance(again) if again.converged else None
+    if cov is None:
+        return None
+    scale = float(np.exp(again.shared.scalars[SCALE]))
+    return scale, scale * float(np.sqrt(cov.shared[SCALE, SCALE]))
+
+
+def frame_covariance(std_frame: tuple[float, float], T_b_c: Array) -> Array:
+    """(6, 6) uncertainty of the camera frame itself, seen from the body: T_b_c Exp(xi)."""
+    adj_b_c = se3_adj(T_b_c)
+    return np.asarray(adj_b_c @ np.diag(np.repeat(std_frame, 3) ** 2) @ adj_b_c.T)
+
+
+def with_frame(posterior: Posterior, frame: Array, T_b_c: Array) -> Posterior:
+    """The posterior with uncertainty of the camera frame itself, which no motion removes."""
+    adj_c_b = se3_adj(se3_inv(T_b_c))
+    poses = posterior.Ts_c0_b.copy()
+    # The first pose is the inverse extrinsics: xi_0 = -Ad(T_c_b) xi_bc.
+    poses[0] += adj_c_b @ frame @ adj_c_b.T
+    return replace(posterior, Ts_c0_b=poses, T_b_c=posterior.T_b_c + frame)
 
 
 class PositionDelay(NamedTuple):

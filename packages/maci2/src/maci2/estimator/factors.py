@@ -71,6 +71,8 @@ CLOCK = OWN + 6
 IMU_TAIL, CAMERA_TAIL, MARKER_TAIL, PRIOR_TAIL = OWN + 3, OWN + 8, OWN + 8, BIASES + 6 + SHARED
 """Columns from the residual on."""
 
+AXES = np.eye(3)
+
 CARRIED = 19
 """Columns of the derivative of a state at another instant: state (15), gravity (3), instant (1)."""
 
@@ -145,15 +147,6 @@ def add_block_t(A: Array, B: Array, factor: float, J: Array, row: int, col: int)
 
 
 @kernel
-def add_cross(a: Array, J: Array, row: int, col: int) -> None:
-    """J[row : row + 3, col : col + 3] += [a]x."""
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        J[row + i, col + k] += a[j]
-        J[row + i, col + j] -= a[k]
-
-
-@kernel
 def add_cross_columns(R: Array, a: Array, factor: float, J: Array, row: int, col: int) -> None:
     """J[row : row + 3, col : col + 3] += factor R [a]x."""
     for i in range(3):
@@ -225,8 +218,8 @@ def imu_factor(spans: Spans, k: int, unknowns: Unknowns, J: Array) -> None:
         for c in range(g, g + 3):
             J[6 + i, c] = 0.5 * dt * J[3 + i, c]
     add_block(by_turn, spans.by_bias[k], -1.0, J, 0, bias)
-    add_cross(dv_b, J, 3, 0)
-    add_cross(dp_b, J, 6, 0)
+    add_cross_columns(AXES, dv_b, 1.0, J, 3, 0)
+    add_cross_columns(AXES, dp_b, 1.0, J, 6, 0)
     if s == STATE:
         for i in range(3):
             J[9 + i, r], J[12 + i, r] = bg[k + 1, i] - bg[k, i], ba[k + 1, i] - ba[k, i]

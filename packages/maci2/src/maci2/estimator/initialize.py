@@ -40,11 +40,13 @@ from maci2.estimator.outliers import (
     without,
 )
 from maci2.estimator.problem import (
+    BIAS_ACC,
+    BIAS_GYRO,
     CAMERA,
     CAMERA_CLOCK,
-    MOTION,
     SCALE,
     SHARED,
+    STATE,
     CameraMotions,
     Free,
     GaussianPrior,
@@ -69,7 +71,6 @@ from maci2.estimator.solver import (
     SolverOptions,
     camera_squares,
     covariance,
-    evaluated,
     solve,
 )
 from maci2.geometry.gaussian import chi2_quantile
@@ -111,10 +112,6 @@ ANY_SCALE = 1.0
 CLOCK_STD_S = 0.001
 """Prior of the time offset while extrinsics and scale are freed for their test [s]: the clocks are
 then taken as stated, and the pull against this prior measures the offset."""
-
-TEST_DECREMENT = 0.04
-"""Decrease of the cost at which a solution ends that only tests stated constants: no unknown moves
-by more than a fifth of a standard deviation."""
 
 
 class Solved(NamedTuple):
@@ -208,7 +205,9 @@ def solve_window(
     if config.robust and suspicious(solved.report):
         solved = _without_outliers(imu, choice.vision, T_b_c, config, offset_s, solved)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
-    return solved._replace(report=with_choice(report, choice))
+    return solved._replace(
+        report=report if choice.vision is vision else with_choice(report, choice)
+    )
 
 
 def _solve(
@@ -325,18 +324,15 @@ def free_with_prior(
     `std` (24,) are standard deviations of the shared parameters about the nominal ones: zero takes
     one as known, infinity says that nothing is.
     """
-    uncertain = std > 0.0
-    free = replace(
-        free,
-        camera=bool(uncertain[CAMERA].any()),
-        scale=bool(uncertain[SCALE]),
-        camera_clock=bool(uncertain[CAMERA_CLOCK]),
-    )
-    std = np.where(uncertain, std, np.inf)
-    known = np.concatenate([np.full(MOTION, np.inf), biases.std_gyro, biases.std_acc, std])
+    is_free, info = (std > 0.0).tolist(), np.zeros(STATE + SHARED)
+    info[BIAS_GYRO], info[BIAS_ACC] = biases.info_gyro, biases.info_acc
+    if any(is_free):
+        camera, scale, clock = any(is_free[CAMERA]), is_free[SCALE], is_free[CAMERA_CLOCK]
+        free = replace(free, camera=camera, scale=scale, camera_clock=clock)
+        info[STATE:][is_free] = std[is_free] ** -2.0
     mean_gyro, mean_acc = biases.mean_gyro[None], biases.mean_acc[None]
     state = States(np.eye(4)[None], np.zeros((1, 3)), mean_gyro, mean_acc)
-    return free, GaussianPrior(0, state, nominal, np.diag(known**-2.0))
+    return free, GaussianPrior(0, state, nominal, np.diag(info))
 
 
 def camera_motions(vision: "RelativePoses", used: Indices, loss: Loss = Loss()) -> CameraMotions:
@@ -375,12 +371,12 @@ def solve_motion(
             offset_s += clock_s
             continue
         before = solution.measurements
-        squares = camera_squares(before, solution.unknowns)
-        # Where no pose is farther off than noise, the optimum of squares is that of robust losses.
-        is_robust = problem.camera[0].loss.kind != "none"
-        if robust and not is_robust and squares.max(initial=0.0) > VISUAL_LIMIT**2:
-            problem = with_loss(problem, HUBER)
-            continue
+        if robust and problem.camera[0].loss.kind == "none":
+            squares = camera_squares(before, solution.unknowns)
+            # Where no pose is farther off than noise, robust losses have the optimum of squares.
+            if squares.max(initial=0.0) > VISUAL_LIMIT**2:
+                problem = with_loss(problem, HUBER)
+                continue
         inflation, dof = problem.inflation, solution.dof
         first = first or solution
         if cost <= (_largest_chi2(dof) if inflation == 1.0 else SETTLED * dof):
@@ -430,61 +426,6 @@ def _earlier(shared: Shared, clock_s: float) -> Shared:
     scalars = shared.scalars.copy()
     scalars[CAMERA_CLOCK] -= clock_s
     return shared._replace(scalars=scalars)
-
-
-def window_at(
-    imu: ImuMeasurements,
-    vision: "RelativePoses",
-    state: VIState,
-    config: SolverConfig,
-    inflation: float,
-    scale: float | None = None,
-) -> Solution:
-    """A window's problem at a known state, for its covariance and residuals. Without `scale` vision
-    is taken as metric."""
-    vision = _at(vision, state.stamps_ns)
-    if scale is None and vision.std_scale > 0.0:
-        vision = replace(vision, std_scale=0.0)
-    states, shared = _guess_at(state)
-    shared.scalars[SCALE] = np.log(scale or 1.0)
-    problem = replace(window_problem(imu, vision, config), inflation=inflation)
-    loss = HUBER if config.robust else Loss()
-    return evaluated(with_loss(problem, loss), states, shared)
-
-
-def _guess_at(state: VIState) -> tuple[States, Shared]:
-    return first_camera_guess(
-        state.Ts_c0_b,
-        state.velocity_b,
-        state.gravity_c0,
-        state.gyro_bias_residual,
-        state.acc_bias_residual,
-        state.T_b_c,
-    )
-
-
-def solve_with_free_constants(
-    imu: ImuMeasurements,
-    vision: "RelativePoses",
-    state: VIState,
-    config: SolverConfig,
-    spans: Spans | None = None,
-) -> tuple[VIState, Posterior | None, SolveReport]:
-    """A window solved again with extrinsics, scale and clock free, from a solution that took them
-    as stated; `spans` are the samples integrated between its keyframes, where they are at hand.
-
-    Squares, for robust losses would take the scale's error for outliers, and more steps, for what a
-    window hardly shows lies at the end of a long valley.
-    """
-    states, shared = _guess_at(state)
-    problem = window_problem(imu, _at(vision, state.stamps_ns), config, T_b_c=state.T_b_c)
-    options = SolverOptions(
-        4 * config.max_iterations, decrement=TEST_DECREMENT, reintegrate_above=RELINEARIZE_ABOVE
-    )
-    # Clocks are nearly as stated, and samples may end with the keyframes.
-    before = None if spans is None else with_motion_only(problem, spans)
-    solved = solve_motion(problem, states, shared, 0.0, False, options, np.inf, before)
-    return solved.answer(imu)
 
 
 def _vertical_chi2(solved: Solved) -> float | None:

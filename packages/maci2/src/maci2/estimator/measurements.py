@@ -1,6 +1,7 @@
 """The measurements of a problem as arrays for the kernels: samples integrated at the present biases
 and clocks, covariances as whitening matrices."""
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, NamedTuple, TypeVar, get_args
 
@@ -20,8 +21,7 @@ from maci2.estimator.problem import (
     Indices,
     Loss,
     LossKind,
-    MarkerOrientations,
-    MarkerPositions,
+    MarkerMeasurements,
     Problem,
     Shared,
     States,
@@ -149,6 +149,16 @@ def rows_of(stack: Stack, rows: Any) -> Stack:
     return type(stack)(*parts)
 
 
+def joined(stacks: Sequence[Stack]) -> Stack:
+    """Stacks of one kind behind each other; empty ones are left out."""
+    stacks = [stack for stack in stacks if len(stack[0])] or stacks
+    if len(stacks) == 1:
+        return stacks[0]
+    columns = zip(*stacks, strict=True)
+    parts = (joined(v) if isinstance(v[0], tuple) else np.concatenate(v) for v in columns)
+    return type(stacks[0])(*parts)
+
+
 def assemble(
     problem: Problem, states: States, shared: Shared, before: Measurements | None = None
 ) -> Measurements:
@@ -168,12 +178,12 @@ def assemble(
         new_white = _imu_weights(problem, new)
         # Across a gap of the samples only the biases are connected.
         new_white[_across_gaps(imu, stamps_ns[known:], problem.longest_span_s), :MOTION] = 0.0
-        spans, white = _joined(spans, new), np.concatenate([white, new_white])
+        spans, white = joined([spans, new]), np.concatenate([white, new_white])
     if problem.free.camera_clock or shared.scalars[CAMERA_CLOCK] != 0.0:
         later = slice(len(before.instant.dt), None)
         new_ns = stamps_ns[later]
         new = integrate_spans(imu, new_ns, new_ns, bias[later], with_reading=True)
-        instant = _joined(before.instant, new)
+        instant = joined([before.instant, new])
     vertical = problem.vertical or NO_VERTICAL
     return Measurements(
         spans, white, _motions(problem), instant, vertical, stack_priors(problem.priors)
@@ -247,12 +257,6 @@ def _biases(states: States) -> Array:
     bias = np.empty((len(states.v_w), 6))
     bias[:, :3], bias[:, 3:] = states.bias_gyro, states.bias_acc
     return bias
-
-
-def _joined(spans: Spans, further: Spans) -> Spans:
-    if not len(spans.dt) or not len(further.dt):
-        return spans if len(spans.dt) else further
-    return Spans(*map(np.concatenate, zip(spans, further, strict=True)))
 
 
 def _imu_weights(problem: Problem, spans: Spans) -> Array:
@@ -342,7 +346,7 @@ def _motions(problem: Problem) -> Motions:
     parts = [_padded(stack, most, problem.inflation) for stack in stacks]
     if len(parts) == 1:
         return parts[0]
-    motions = Motions(*map(np.concatenate, zip(*parts, strict=True)))
+    motions = joined(parts)
     return rows_of(motions, np.argsort(motions.state, kind="stable"))
 
 
@@ -363,7 +367,7 @@ def _padded(stack: CameraMotions, most: int, inflation: float) -> Motions:
 
 def _timed(
     problem: Problem,
-    measured: MarkerPositions | MarkerOrientations | None,
+    measured: MarkerMeasurements | None,
     states: States,
     shared: Shared,
     clock: slice,
@@ -371,7 +375,6 @@ def _timed(
     """Measurements that fall between the first and the last state, integrated to their instants."""
     if measured is None:
         return NOTHING_TIMED
-    value = measured.values
     offset, drift = shared.scalars[clock]
     elapsed = (measured.stamps_ns - problem.clock_origin_ns) / NS
     anchor_ns = np.rint(NS * (offset + drift * elapsed))
@@ -387,7 +390,7 @@ def _timed(
         integrate_spans(problem.imu, starts_ns, instants_ns, bias, with_reading=True),
         anchor_ns[inside] / NS,
         elapsed[inside],
-        np.ascontiguousarray(value[inside]),
+        np.ascontiguousarray(measured.values[inside]).reshape(len(index), 3, -1),
         square_root_information(measured.covs[inside]),
         _loss(measured.loss, len(index)),
     )
@@ -410,13 +413,18 @@ def stack_priors(priors: tuple[GaussianPrior, ...]) -> StackedPriors:
     """The priors in one stack."""
     if not priors:
         return NO_PRIORS
-    return StackedPriors(
-        np.array([prior.index for prior in priors], dtype=np.int64),
-        States(*map(np.concatenate, zip(*(prior.state for prior in priors), strict=True))),
-        Shared(*map(np.array, zip(*(prior.shared for prior in priors), strict=True))),
-        np.array([prior.info for prior in priors]),
-        np.array([prior.eta for prior in priors]),
-        np.array([prior.constant for prior in priors], dtype=np.float64),
+    return joined(
+        [
+            StackedPriors(
+                np.array([prior.index]),
+                prior.state,
+                Shared(*(values[None] for values in prior.shared)),
+                prior.info[None],
+                prior.eta[None],
+                np.array([prior.constant], dtype=np.float64),
+            )
+            for prior in priors
+        ]
     )
 
 

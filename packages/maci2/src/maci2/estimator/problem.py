@@ -314,51 +314,22 @@ class CameraMotions:
 
 
 @dataclass(frozen=True)
-class MarkerPositions:
-    """m positions of a tracked marker, on a clock of their own."""
+class MarkerMeasurements:
+    """m positions or m orientations of a tracked marker, on a clock of their own."""
 
     stamps_ns: Stamps
     """(m,) rising."""
 
-    p_w_m: Array
-    """(m, 3) [m]"""
+    values: Array
+    """(m, 3) positions p_w_m [m], or (m, 3, 3) rotations R_w_m."""
 
     covs: Array
-    """(m, 3, 3) in w [m^2]."""
+    """(m, 3, 3) of positions in w [m^2]; of orientations as right perturbation, in m [rad^2]."""
 
     loss: Loss = Loss()
 
     def __post_init__(self) -> None:
-        require_spd(self.covs, "MarkerPositions.covs")
-
-    @property
-    def values(self) -> Array:
-        """(m, 3, 1)"""
-        return self.p_w_m[:, :, None]
-
-
-@dataclass(frozen=True)
-class MarkerOrientations:
-    """m orientations of a tracked marker, on a clock of their own."""
-
-    stamps_ns: Stamps
-    """(m,) rising."""
-
-    Rs_w_m: Array
-    """(m, 3, 3)"""
-
-    covs: Array
-    """(m, 3, 3) right perturbation, in m [rad^2]."""
-
-    loss: Loss = Loss()
-
-    def __post_init__(self) -> None:
-        require_spd(self.covs, "MarkerOrientations.covs")
-
-    @property
-    def values(self) -> Array:
-        """(m, 3, 3)"""
-        return self.Rs_w_m
+        require_spd(self.covs, "MarkerMeasurements.covs")
 
 
 @dataclass(frozen=True)
@@ -434,8 +405,8 @@ class Problem:
     camera: tuple[CameraMotions, ...] = ()
     """Motions over equally many keyframes are one stack."""
 
-    positions: MarkerPositions | None = None
-    orientations: MarkerOrientations | None = None
+    positions: MarkerMeasurements | None = None
+    orientations: MarkerMeasurements | None = None
     vertical: VerticalPrior | None = None
     """The vertical at the first state, as earlier samples measure it."""
 

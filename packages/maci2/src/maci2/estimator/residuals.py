@@ -1,38 +1,19 @@
-"""Whitened residuals of a solved problem, their derivatives, and the noise that they show.
+"""Whitened residuals of a solved problem, their derivatives, and how the estimate answers to them.
 
 A residual is smaller than its noise, since the estimate follows the noise. Of d residuals with
 covariance W'W = cov^-1, the estimate takes trace(W J P J' W'), P the posterior: the rest is their
-redundancy, and sum of squares over redundancy is the factor on the variance (maximum likelihood
-with this correction, iterated): variance components.
+redundancy.
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maci2.estimator.factors import CAMERA, IMU, ORIENTATIONS, POSITIONS
+from maci2.estimator.factors import CAMERA, IMU, POSITIONS
 from maci2.estimator.measurements import NO_MARKERS
 from maci2.estimator.normal_equations import System, robust
-from maci2.estimator.problem import (
-    Indices,
-    MarkerOrientations,
-    MarkerPositions,
-    Problem,
-    Shared,
-    States,
-)
-from maci2.estimator.solver import (
-    Covariance,
-    Solution,
-    SolverOptions,
-    covariance,
-    factorized,
-    solve,
-    whitened_rows,
-)
-from maci2.geometry.gaussian import chi2_quantile
+from maci2.estimator.problem import Indices
+from maci2.estimator.solver import Covariance, Solution, factorized, whitened_rows
 from maci2.types import Array
 
 AT_ONCE = 500
@@ -41,54 +22,18 @@ AT_ONCE = 500
 FIXED = [0, 1, 2, 6, 7, 8]
 """Pose of the first state, which is no unknown where it is fixed."""
 
-OUTLIER_LEVEL = 0.999
-"""Residuals beyond this quantile of chi-square are not used to measure the noise."""
-
-SETTLED = 0.01
-"""Relative change of a variance below which noise levels are settled."""
-
-LEAST_FACTOR = 1e-8
-"""Measurements more exact than this share of the stated variance are taken as that exact."""
-
-Measured = TypeVar("Measured", MarkerPositions, MarkerOrientations)
-
 
 @dataclass(frozen=True)
-class Residuals:
-    """Whitened residuals of one kind of measurement."""
+class WhitenedFactors:
+    """m measurements of one kind, each of states k and k + 1 and the free shared unknowns."""
 
     white: Array
-    """(m, d) in standard deviations of the stated noise, as a robust loss does not see them."""
+    """(m, d) residuals in standard deviations of the stated noise, as a robust loss does not see
+    them."""
 
     redundancy: Array
     """(m, d) share of each that the estimate did not follow; none without weight (a gap of the
     IMU)."""
-
-    @property
-    def squares(self) -> Array:
-        return np.asarray(np.sum(self.white**2, axis=1))
-
-    @property
-    def outliers(self) -> NDArray[np.bool_]:
-        """(m,) beyond what noise explains."""
-        return np.asarray(self.squares > chi2_quantile(self.white.shape[1], OUTLIER_LEVEL))
-
-    @property
-    def variance_factor(self) -> float:
-        """Variance that the residuals show, over the stated one; NaN without redundancy."""
-        return self.variance_factor_of(slice(None))
-
-    def variance_factor_of(self, columns: slice | list[int]) -> float:
-        """Variance factor of some of the d."""
-        inside = ~self.outliers
-        redundancy = float(self.redundancy[inside][:, columns].sum())
-        squares = float(np.sum(self.white[inside][:, columns] ** 2))
-        return squares / redundancy if redundancy > 1.0 else np.nan
-
-
-@dataclass(frozen=True)
-class WhitenedFactors(Residuals):
-    """m measurements of one kind, each of states k and k + 1 and the free shared unknowns."""
 
     index: Indices
     """(m,) k"""
@@ -134,92 +79,6 @@ def _weights(solution: Solution, kind: int) -> tuple[Array, Indices]:
     return timed.white, timed.at_state
 
 
-class ResidualsByKind(NamedTuple):
-    """Residuals of every kind, at the optimum."""
-
-    imu: Residuals
-    camera: Residuals
-    positions: Residuals
-    orientations: Residuals
-
-
-def residuals_of(solution: Solution, posterior: Covariance) -> ResidualsByKind:
-    """Whitened residuals and their redundancies."""
-    kinds = (
-        whitened_factors(solution, posterior, kind)
-        for kind in (IMU, CAMERA, POSITIONS, ORIENTATIONS)
-    )
-    return ResidualsByKind(*(Residuals(each.white, each.redundancy) for each in kinds))
-
-
-ROUGHLY = SolverOptions(decrement=1e-2)
-"""Enough for noise levels: a step that lowers the cost by less moves nothing by more than 0.1
-standard deviations. Robust losses take twenty steps more from there to the last digit."""
-
-
-@dataclass(frozen=True)
-class NoiseSolution:
-    """A problem solved together with the noise of its marker measurements."""
-
-    solution: Solution
-    posterior: Covariance
-    residuals: ResidualsByKind
-    problem: Problem
-    """The problem with the estimated noise."""
-
-    position_factor: float
-    """Variance of positions over the one stated; 1 where there are none."""
-
-    orientation_factor: float
-    """Variance of orientations over the one stated."""
-
-
-def solve_with_noise(
-    problem: Problem,
-    states: States,
-    shared: Shared,
-    options: SolverOptions = ROUGHLY,
-    max_rounds: int = 12,
-    least_factor: float = LEAST_FACTOR,
-) -> NoiseSolution:
-    """Alternate between the problem and the noise levels of marker positions and orientations.
-
-    `least_factor`: smallest variance to end at, over the one stated.
-    """
-    factors = np.ones(2)
-    for _ in range(max_rounds):
-        solution = solve(problem, states, shared, options)
-        posterior = covariance(solution)
-        residuals = residuals_of(solution, posterior)
-        states, shared = solution.states, solution.shared
-        changes = [
-            _factor(residuals.positions, least_factor / factors[0]),
-            _factor(residuals.orientations, least_factor / factors[1]),
-        ]
-        if np.abs(np.log(changes)).max() < SETTLED:
-            break
-        factors *= changes
-        problem = replace(
-            problem,
-            positions=_scaled(problem.positions, changes[0]),
-            orientations=_scaled(problem.orientations, changes[1]),
-        )
-    return NoiseSolution(solution, posterior, residuals, problem, *factors.tolist())
-
-
-def _factor(residuals: Residuals, least: float) -> float:
-    """Factor to apply next; 1 where the residuals do not determine it."""
-    factor = residuals.variance_factor
-    if len(residuals.white) and residuals.outliers.mean() > 0.5:
-        # Far too small a noise makes everything an outlier: grow first.
-        factor = float(np.median(residuals.squares)) / residuals.white.shape[1]
-    return max(factor, least) if np.isfinite(factor) else 1.0
-
-
-def _scaled(measured: Measured | None, factor: float) -> Measured | None:
-    return None if measured is None else replace(measured, covs=factor * measured.covs)
-
-
 class Response:
     """Response of a smoothed estimate to errors of its relative poses.
 
@@ -236,7 +95,7 @@ class Response:
         self.r = factors.white  # (m, 6) whitened residuals of relative poses
         self.rows = factors.G  # (m, 6, 2 s + b) their derivatives
         losses = solution.measurements.motions.loss
-        weighed = zip(factors.squares.tolist(), losses, strict=True)
+        weighed = zip(np.sum(factors.white**2, axis=1), losses, strict=True)
         self.weights = np.array([robust(square, loss)[1] for square, loss in weighed])
 
     def gradients(self, errors: Array) -> tuple[Array, Array]:

@@ -390,9 +390,11 @@ def state_and_posterior(
         unknowns = unknowns._replace(states=at_camera(solution.measurements, unknowns))
     states, s, b = unknowns.states, unknowns.size, solution.border
     n = len(states.v_w)
-    zeros = [np.zeros(shape) for shape in ((n, s, s), (n - 1, s, s), (n, s, b), (b, b))]
-    nothing = Covariance._make([*zeros, unknowns.columns])
-    view = in_first_camera(unknowns, covariance or nothing)
+    known = covariance
+    if known is None:
+        zeros = (np.zeros(shape) for shape in ((n, s, s), (n - 1, s, s), (n, s, b), (b, b)))
+        known = Covariance._make([*zeros, unknowns.columns])
+    view = in_first_camera(unknowns, known)
     Ts_c0_b, velocity_b, gravity_c0, cov_Ts, cov_velocity, cov_gravity = view
     removed_gyro, removed_acc = imu.removed_bias(int(stamps_ns[0]), int(stamps_ns[-1]))
     state = VIState(

@@ -63,9 +63,6 @@ if TYPE_CHECKING:
 
 BIASES = slice(9, 15)
 
-WINDOW_S = 2.5
-"""Length of the window that tracking starts from."""
-
 GAUGE_STD = (1e-4, 1e-4)
 """Prior of the first body's position [m] and heading [rad]: far below what is measured."""
 
@@ -482,16 +479,6 @@ class FixedLagSmoother:
             variances[SCALE] = calibration.scale_walk**2 * dt
             variances[CAMERA_CLOCK] = calibration.camera_clock_walk_s**2 * dt
             self.solution = without_first(self.solution, variances)
-
-
-def window_start(keyframes_ns: Stamps, last: int) -> int | None:
-    """First keyframe of the window that ends at keyframe `last`; None before there is one."""
-    first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
-    shortest_ns = 0.9 * WINDOW_S * NS
-    if first > 0 and keyframes_ns[last] - keyframes_ns[first] <= shortest_ns:
-        first -= 1  # keyframes that do not divide the window: rather one more than none at all
-    long_enough = keyframes_ns[last] - keyframes_ns[first] > shortest_ns
-    return first if long_enough and last - first >= 4 else None
 
 
 def world_states(result: InitResult, T_b_c: Mat4) -> tuple[States, Shared]:

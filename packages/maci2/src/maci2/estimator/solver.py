@@ -32,7 +32,13 @@ from maci2.estimator.factors import (
     prior_factor,
     vertical_factor,
 )
-from maci2.estimator.measurements import Markers, Measurements, assemble, assemble_markers
+from maci2.estimator.measurements import (
+    Markers,
+    Measurements,
+    StackedPriors,
+    assemble,
+    assemble_markers,
+)
 from maci2.estimator.normal_equations import (
     NO_LOSS,
     System,
@@ -128,7 +134,7 @@ def linearize(
         place = places(columns, IMU)
         costs[PRIORS] += add_factor(work, np.eye(3), 3, 0, 1, NO_LOSS, place, system)
     for i in range(len(measurements.priors.at_state)):
-        costs[PRIORS] += _add_prior(measurements, i, unknowns, work, system)
+        costs[PRIORS] += _add_prior(measurements.priors, i, unknowns, work, system)
     if unknowns.first_pose_fixed:
         first = system.rows[0]
         for i in (0, 1, 2, 6, 7, 8):
@@ -141,43 +147,37 @@ def linearize(
 def _add_markers(
     markers: Markers, unknowns: Unknowns, work: Work, system: System, costs: Array
 ) -> None:
-    """Positions and orientations; an orientation at the instant of a position needs no state
+    """Positions and orientations as they come: one at the instant of the one before needs no state
     carried there again."""
     p, r = markers
-    shared, columns, J = unknowns.shared, unknowns.columns, work.J
-    to_p, to_r = places(columns, POSITIONS), places(columns, ORIENTATIONS)
-    T_w_b, carried = np.empty((4, 4)), np.empty((6, CARRIED))
-    j, done = 0, np.zeros(len(r.at_state), dtype=np.bool_)
-    for i in range(len(p.at_state)):
-        k = p.at_state[i]
-        moved = moved_clock(p, POSITIONS, i, shared)
-        carry(p.spans, i, unknowns, k, moved, T_w_b, carried)
-        marker_factor(POSITIONS, p.value[i], p.elapsed[i], unknowns, T_w_b, carried, J)
-        costs[POSITIONS] += add_factor(work, p.white[i], 3, k, 1, p.loss[i], to_p, system)
-        while j < len(r.at_state) and r.at_state[j] < k:
-            j += 1
-        is_same = j < len(r.at_state) and r.at_state[j] == k and r.spans.dt[j] == p.spans.dt[i]
-        if is_same and moved == moved_clock(r, ORIENTATIONS, j, shared):
-            marker_factor(ORIENTATIONS, r.value[j], r.elapsed[j], unknowns, T_w_b, carried, J)
-            W, loss = r.white[j], r.loss[j]
-            costs[ORIENTATIONS] += add_factor(work, W, 3, k, 1, loss, to_r, system)
-            done[j] = True
-            j += 1
-    for i in range(len(r.at_state)):
-        if not done[i]:
-            k, W, loss = r.at_state[i], r.white[i], r.loss[i]
-            moved = moved_clock(r, ORIENTATIONS, i, shared)
-            carry(r.spans, i, unknowns, k, moved, T_w_b, carried)
-            marker_factor(ORIENTATIONS, r.value[i], r.elapsed[i], unknowns, T_w_b, carried, J)
-            costs[ORIENTATIONS] += add_factor(work, W, 3, k, 1, loss, to_r, system)
+    to_p, to_r = places(unknowns.columns, POSITIONS), places(unknowns.columns, ORIENTATIONS)
+    T_w_b, carried, last = np.empty((4, 4)), np.empty((6, CARRIED)), (-1, 0.0, 0.0)
+    i, j, m, n = 0, 0, len(p.at_state), len(r.at_state)
+    while i < m or j < n:
+        is_position = j == n
+        if i < m and j < n:
+            earlier = p.spans.dt[i] <= r.spans.dt[j]
+            is_position = p.at_state[i] < r.at_state[j] or (
+                p.at_state[i] == r.at_state[j] and earlier
+            )
+        timed, at, place = (p, i, to_p) if is_position else (r, j, to_r)
+        kind = POSITIONS if is_position else ORIENTATIONS
+        k, moved = timed.at_state[at], moved_clock(timed, kind, at, unknowns.shared)
+        if last != (k, timed.spans.dt[at], moved):
+            carry(timed.spans, at, unknowns, k, moved, T_w_b, carried)
+            last = (k, timed.spans.dt[at], moved)
+        marker_factor(kind, timed.value[at], timed.elapsed[at], unknowns, T_w_b, carried, work.J)
+        W, loss = timed.white[at], timed.loss[at]
+        costs[kind] += add_factor(work, W, 3, k, 1, loss, place, system)
+        i, j = (i + 1, j) if is_position else (i, j + 1)
 
 
 @kernel
 def _add_prior(
-    measurements: Measurements, i: int, unknowns: Unknowns, work: Work, system: System
+    priors: StackedPriors, i: int, unknowns: Unknowns, work: Work, system: System
 ) -> float:
     """Add prior i; returns its cost. What nothing is known of is left out."""
-    priors, J = measurements.priors, work.J
+    J = work.J
     prior_factor(priors, i, unknowns, J)
     known, d = np.empty(STATE + SHARED, dtype=np.int64), 0
     for row in range(STATE + SHARED):

@@ -10,16 +10,15 @@ from maci2.estimator import InitResult, SolverConfig
 from maci2.estimator.outliers import WINDOW, MotionChoice, choose_motions
 from maci2.estimator.problem import SCALE, STATE
 from maci2.estimator.smoother import (
-    WINDOW_S,
     FixedLagSmoother,
     SmootherConfig,
-    window_start,
     world_states,
 )
 from maci2.geometry import se3_log
 from maci2.geometry.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.bias_tracker import MAX_STD
+from maci2.odometry.settings import WINDOW_S, window_start
 from maci2.odometry.tracked import Health, Keyframe, Origin, Track, TrackedState
 from maci2.types import NS, Mat4, Stamps
 from maci2.vision import RelativePoses, pose_noise

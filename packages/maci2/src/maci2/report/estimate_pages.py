@@ -7,9 +7,9 @@ from html import escape
 
 import numpy as np
 
+from maci2.consistency.known_state import window_at
 from maci2.errors import MeasurementError
 from maci2.estimator import CalibrationResult, Posterior, SolverConfig, VIState
-from maci2.estimator.initialize import window_at
 from maci2.estimator.residuals import whitened_factors
 from maci2.estimator.solver import CAMERA, IMU, covariance
 from maci2.geometry import se3_inv, se3_log, so3_log

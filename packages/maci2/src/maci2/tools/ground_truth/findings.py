@@ -424,7 +424,7 @@ def _faults_of_motion(fit: AuditFit) -> Faults:
             f"{kind} scatter by {size} about what the IMU measures: they are not those of this "
             "motion, or very noisy",
         )
-    tilt_deg = DEG * float(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[:2, :2])[-1]))
+    tilt_deg = DEG * float(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[GRAVITY, GRAVITY])[-1]))
     if tilt_deg > UNOBSERVABLE_DEG:
         yield (
             "unobservable gravity",
@@ -434,7 +434,7 @@ def _faults_of_motion(fit: AuditFit) -> Faults:
         )
     if fit.start.capture.Rs_w_m is None:
         return
-    values, axes = np.linalg.eigh(fit.posterior.shared[14:17, 14:17])
+    values, axes = np.linalg.eigh(fit.posterior.shared[MARKER, MARKER][3:, 3:])
     std_deg = DEG * float(np.sqrt(values[-1]))
     if std_deg > UNOBSERVABLE_DEG:
         x, y, z = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])
