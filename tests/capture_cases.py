@@ -4,16 +4,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maci2.estimator.factors import prior_coordinates
+from maci2.estimator.factors import prior_factor
+from maci2.estimator.measurements import stack_priors
 from maci2.estimator.problem import (
+    ORIENTATION_CLOCK,
+    POSITION_CLOCK,
     UNKNOWN_STATE,
     CameraMotions,
     Free,
-    MarkerOrientations,
-    MarkerPositions,
+    MarkerMeasurements,
     Problem,
     Shared,
     States,
+    Unknowns,
     shared_parameters,
     shared_prior,
     state_prior,
@@ -104,7 +107,8 @@ def captured_case(
         R_v_w, T_b_c, faults.T_b_m, 9.81, faults.log_scale, faults.camera_clock_s,
         faults.position_clock_s, faults.orientation_clock_s,
     )  # fmt: skip
-    shared.scalars[5:7] = faults.position_drift, faults.orientation_drift
+    shared.scalars[POSITION_CLOCK.stop - 1] = faults.position_drift
+    shared.scalars[ORIENTATION_CLOCK.stop - 1] = faults.orientation_drift
     states = states_at(recording, stamps_ns, R_v_w)
     problem = Problem(
         imu=datasheet_model(imu, recording.rig.imu),
@@ -179,12 +183,12 @@ def _positions(
     R: Array,
     noise: float,
     rng: np.random.Generator,
-) -> MarkerPositions:
+) -> MarkerMeasurements:
     at_ns = stamps_ns[1:-1] + 7_000_000
     shift_s = faults.position_clock_s + faults.position_drift * (at_ns - origin_ns) / NS
     p = _marker_poses(config, at_ns, shift_s, faults, R)[:, :3, 3]
     p = p + noise * STD_P * rng.standard_normal(p.shape)
-    return MarkerPositions(at_ns, p, np.tile(STD_P**2 * np.eye(3), (len(p), 1, 1)))
+    return MarkerMeasurements(at_ns, p, np.tile(STD_P**2 * np.eye(3), (len(p), 1, 1)))
 
 
 def _orientations(
@@ -195,12 +199,12 @@ def _orientations(
     R: Array,
     noise: float,
     rng: np.random.Generator,
-) -> MarkerOrientations:
+) -> MarkerMeasurements:
     at_ns = stamps_ns[1:-1] + 11_000_000
     shift_s = faults.orientation_clock_s + faults.orientation_drift * (at_ns - origin_ns) / NS
     Rs = _marker_poses(config, at_ns, shift_s, faults, R)[:, :3, :3]
     Rs = Rs @ so3_exp_stack(noise * STD_R * rng.standard_normal((len(Rs), 3)))
-    return MarkerOrientations(at_ns, Rs, np.tile(STD_R**2 * np.eye(3), (len(Rs), 1, 1)))
+    return MarkerMeasurements(at_ns, Rs, np.tile(STD_R**2 * np.eye(3), (len(Rs), 1, 1)))
 
 
 def state_errors(states: States, truth: States) -> Array:
@@ -223,6 +227,6 @@ def state_errors(states: States, truth: States) -> Array:
 
 def shared_errors(shared: Shared, truth: Shared) -> Array:
     """(24,) estimate less truth in the tangent order of shared parameters."""
-    delta, J = np.empty(39), np.empty((39, 39))
-    prior_coordinates(UNKNOWN_STATE, 0, shared, UNKNOWN_STATE, 0, truth, delta, J)
-    return delta[15:]
+    prior, J = stack_priors((shared_prior(truth, np.ones(24)),)), np.empty((39, 46))
+    prior_factor(prior, 0, Unknowns(UNKNOWN_STATE, shared, Free().columns(), 15, False), J)
+    return J[15:, 15]

@@ -22,7 +22,7 @@ from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.track_recording import keyframes_of
 from maci2.odometry.settings import TRAJECTORY_SCALE_WALK
-from maci2.estimator.smoother import window_start
+from maci2.odometry.settings import window_start
 from maci2.odometry.settings import tracker_settings
 from maci2.types import Array
 from maci2.vision import RelativePoses

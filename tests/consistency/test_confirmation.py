@@ -9,9 +9,9 @@ from helpers import scaled, simulated_window
 from maci2.consistency import Evidence, InitLimits, calibrate, initialize
 from maci2.consistency.evidence import free_constants
 from maci2.estimator import SolverConfig
-from maci2.estimator.first_camera import first_camera_guess
 from maci2.estimator.initial_guess import shifted
 from maci2.estimator.initialize import CLOCK_STD_S, camera_motions, window_problem
+from maci2.estimator.results import first_camera_guess
 from maci2.estimator.solver import solve
 from maci2.geometry import se3_exp
 

@@ -8,35 +8,49 @@ import pytest
 from capture_cases import captured_case
 from helpers import REGIMES, exact_window, numerical_jacobian, random_poses, twist
 from maci2.estimator.factors import (
+    CAMERA,
     CAMERA_TAIL,
-    CARRIED,
+    CLOCK,
+    IMU,
+    IMU_TAIL,
+    MARKER_TAIL,
+    ORIENTATIONS,
+    OWN,
+    POSITIONS,
+    PRIOR_TAIL,
+    PRIORS,
     camera_factor,
+    factor,
     imu_factor,
-    prior_coordinates,
+    places,
+    prior_factor,
     vertical_factor,
 )
-from maci2.estimator.first_camera import first_camera_guess
-from maci2.estimator.measurements import assemble, assemble_markers, integrate_spans
-from maci2.estimator.normal_equations import places
+from maci2.estimator.measurements import (
+    NO_MOTIONS,
+    NO_SPANS,
+    assemble,
+    assemble_markers,
+    integrate_spans,
+    stack_priors,
+)
 from maci2.estimator.problem import (
+    GYRO_SCALE,
     MOTION,
+    ORIENTATION_CLOCK,
+    POSITION_CLOCK,
     SHARED,
     STATE,
     UNKNOWN_STATE,
     CameraMotions,
     Free,
+    GaussianPrior,
     States,
+    Unknowns,
     retract,
     shared_parameters,
 )
-from maci2.estimator.solver import (
-    OWN_CAMERA,
-    OWN_IMU,
-    OWN_ORIENTATION,
-    OWN_POSITION,
-    camera_rows,
-    marker_rows,
-)
+from maci2.estimator.results import first_camera_guess
 from maci2.geometry import se3_adj, se3_exp, se3_inv, se3_jl_inv, se3_jr_inv, so3_exp, so3_jl_inv
 from maci2.imu import VerticalPrior
 
@@ -66,27 +80,32 @@ def scattered(case, regime):
         se3_exp(twist(rng, *REGIMES[regime])),
         9.7, 0.3, 0.012, 0.02, -0.015,
     )  # fmt: skip
-    shared.scalars[5:7] = 1e-3, -2e-3
-    shared.scalars[7:10] = 0.01, -0.02, 0.005
+    shared.scalars[[POSITION_CLOCK.stop - 1, ORIENTATION_CLOCK.stop - 1]] = 1e-3, -2e-3
+    shared.scalars[GYRO_SCALE] = 0.01, -0.02, 0.005
     return states, shared
 
 
-def assert_derivatives(rows_of, states, shared, s, count, own):
+def at(states, shared, s):
+    """A point where everything is free."""
+    return Unknowns(states, shared, EVERYTHING.columns(s == MOTION), s, False)
+
+
+def assert_derivatives(rows, unknowns, count, kind, is_carried=True):
     """Rows (d, columns) of a factor of `count` states equal central differences."""
-    columns = EVERYTHING.columns(s == MOTION)
-    unknowns = count * s + int(columns.max()) + 1
+    states, _, columns, s, _ = unknowns
+    size = count * s + int(columns.max()) + 1
 
     def residual(delta):
         dx = np.zeros((len(states.v_w), s))
         dx[K : K + count] = delta[: count * s].reshape(count, s)
-        return rows_of(*retract(states, shared, columns, dx, delta[count * s :]))[:, count * s]
+        return rows(retract(unknowns, dx, delta[count * s :]))[:, count * s]
 
-    rows = rows_of(states, shared)
-    analytic = np.zeros((len(rows), unknowns))
-    analytic[:, : count * s] = rows[:, : count * s]
-    for column, unknown in places(columns, own, True).T:
-        analytic[:, count * s + unknown] += rows[:, count * s + column]
-    numeric = numerical_jacobian(residual, unknowns)
+    J = rows(unknowns)
+    analytic = np.zeros((len(J), size))
+    analytic[:, : count * s] = J[:, : count * s]
+    for column, unknown in places(columns, kind, is_carried).T:
+        analytic[:, count * s + unknown] += J[:, count * s + column]
+    numeric = numerical_jacobian(residual, size)
     scale = max(1.0, np.abs(numeric).max())
     np.testing.assert_allclose(analytic, numeric, atol=1e-7 * scale)
 
@@ -94,16 +113,16 @@ def assert_derivatives(rows_of, states, shared, s, count, own):
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("s", [MOTION, STATE])
 def test_derivatives_of_imu_motion(case, regime, s):
-    states, shared = scattered(case, regime)
+    unknowns = at(*scattered(case, regime), s)
     problem = replace(case.problem, free=EVERYTHING)
-    spans = assemble(problem, case.states, case.shared).spans
+    measurements = assemble(problem, case.states, case.shared)
 
-    def rows_of(x, y):
-        J = np.zeros((s, 2 * s + 13))
-        imu_factor(spans, K, x, y, s, J)
+    def rows(x):
+        J = np.zeros((s, 2 * s + IMU_TAIL))
+        factor(measurements, None, IMU, K, x, J)
         return J
 
-    assert_derivatives(rows_of, states, shared, s, 2, OWN_IMU)
+    assert_derivatives(rows, unknowns, 2, IMU)
 
 
 @pytest.mark.parametrize("regime", REGIMES)
@@ -111,7 +130,7 @@ def test_derivatives_of_imu_motion(case, regime, s):
 @pytest.mark.parametrize("span", [1, 3])
 @pytest.mark.parametrize("with_clock", [True, False])
 def test_derivatives_of_a_cameras_motion(case, regime, s, span, with_clock):
-    states, shared = scattered(case, regime)
+    unknowns = at(*scattered(case, regime), s)
     (stack,) = case.problem.camera
     motions = CameraMotions(
         np.array([K]), stack.Ts_ck_ck1[None, K : K + span], 1e-4 * np.eye(6 * span)[None]
@@ -120,80 +139,79 @@ def test_derivatives_of_a_cameras_motion(case, regime, s, span, with_clock):
     measurements = assemble(problem, case.states, case.shared)
     if not with_clock:
         # Where all states are at the camera's instants, its clock is no unknown.
-        measurements = measurements._replace(instant=type(measurements.instant)(
-            *(values[:0] for values in measurements.instant[:-1]), np.zeros(3)
-        ))  # fmt: skip
-    own = OWN_CAMERA if with_clock else OWN_CAMERA[:-1]
+        measurements = measurements._replace(instant=NO_SPANS)
 
-    def rows_of(x, y):
+    def rows(x):
         J = np.zeros((6 * span, (span + 1) * s + CAMERA_TAIL))
-        camera_rows(measurements, 0, x, y, s, J)
+        factor(measurements, None, CAMERA, 0, x, J)
         return J
 
-    assert_derivatives(rows_of, states, shared, s, span + 1, own)
+    assert_derivatives(rows, unknowns, span + 1, CAMERA, with_clock)
 
 
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("s", [MOTION, STATE])
-@pytest.mark.parametrize("kind", ["positions", "orientations"])
+@pytest.mark.parametrize("kind", [POSITIONS, ORIENTATIONS])
 def test_derivatives_of_marker_measurements_with_their_clocks(case, regime, s, kind):
-    states, shared = scattered(case, regime)
-    timed = getattr(assemble_markers(case.problem, case.states, case.shared), kind)
+    unknowns = at(*scattered(case, regime), s)
+    measurements = assemble(case.problem, case.states, case.shared)
+    markers = assemble_markers(case.problem, case.states, case.shared)
+    timed = markers[kind - POSITIONS]
     i = int(np.searchsorted(timed.at_state, K))
-    own = OWN_POSITION if kind == "positions" else OWN_ORIENTATION
 
-    def rows_of(x, y):
-        J, carried, T = np.zeros((3, s + 18)), np.zeros((6, CARRIED)), np.zeros((4, 4))
-        marker_rows(timed, i, x, y, s, T, carried, J)
+    def rows(x):
+        J = np.zeros((3, s + MARKER_TAIL))
+        factor(measurements, markers, kind, i, x, J)
         return J
 
     assert int(timed.at_state[i]) == K
-    assert_derivatives(rows_of, states, shared, s, 1, own)
+    assert_derivatives(rows, unknowns, 1, kind)
 
 
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("s", [MOTION, STATE])
 def test_derivatives_of_the_tracked_vertical(case, regime, s):
-    states, shared = scattered(case, regime)
+    unknowns = at(*scattered(case, regime), s)
     rng = np.random.default_rng(1)
     down = rng.standard_normal(3)
     prior = VerticalPrior(
         down / np.linalg.norm(down), rng.standard_normal((2, 9)), 0.1 * rng.standard_normal(6)
     )
 
-    def rows_of(x, y):
-        J = np.zeros((3, s + 10))
-        vertical_factor(prior, x.part(slice(K, None)), y, s, J)
+    def rows(x):
+        J = np.zeros((3, s + IMU_TAIL))
+        vertical_factor(prior, x._replace(states=x.states.part(slice(K, None))), J)
         return J
 
-    assert_derivatives(rows_of, states, shared, s, 1, OWN_IMU[:0])
+    assert_derivatives(rows, unknowns, 1, IMU)
+
+
+def prior_of(state, shared):
+    """A prior of state K about given values, stacked."""
+    return stack_priors((GaussianPrior(K, state, shared, np.eye(STATE + SHARED)),))
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_derivatives_of_a_priors_coordinates(case, regime):
-    states, shared = scattered(case, regime)
-    columns = EVERYTHING.columns()
+@pytest.mark.parametrize("s", [MOTION, STATE])
+def test_derivatives_of_a_priors_coordinates(case, regime, s):
+    unknowns = at(*scattered(case, regime), s)
     mean = shared_parameters(case.shared.R_w_g, case.shared.T_b_c, case.shared.T_b_m)
-    size = STATE + SHARED
-    J, delta = np.zeros((size, size)), np.zeros(size)
+    prior = prior_of(unknowns.states.part(slice(1, 2)), mean)
 
-    def coordinates(step):
-        dx = np.zeros((len(states.v_w), STATE))
-        dx[0] = step[:STATE]
-        x, y = retract(states, shared, columns, dx, step[STATE:])
-        prior_coordinates(x, 0, y, states, 1, mean, delta, J)
-        return delta.copy()
+    def rows(x):
+        J = np.zeros((STATE + SHARED, s + PRIOR_TAIL))
+        prior_factor(prior, 0, x, J)
+        return J
 
-    coordinates(np.zeros(size))
-    analytic = J.copy()
-    np.testing.assert_allclose(analytic, numerical_jacobian(coordinates, size), atol=1e-7)
+    assert_derivatives(rows, unknowns, 1, PRIORS)
 
 
 def test_coordinates_about_the_mean_are_zero(case):
     states, shared = scattered(case, "generic")
-    delta, J = np.ones(39), np.empty((39, 39))
-    prior_coordinates(states, 1, shared, states, 1, shared, delta, J)
-    np.testing.assert_allclose(delta, 0.0, atol=1e-12)
+    J = np.ones((STATE + SHARED, STATE + PRIOR_TAIL))
+    prior = prior_of(states.part(slice(K, K + 1)), shared)
+    prior_factor(prior, 0, at(states, shared, STATE), J)
+    np.testing.assert_allclose(J[:, STATE], 0.0, atol=1e-12)
     assert UNKNOWN_STATE.Ts_w_b.shape == (1, 4, 4)
 
 
@@ -201,25 +219,27 @@ def test_all_residuals_vanish_at_the_truth_of_noiseless_measurements():
     case = captured_case(seed=4, duration_s=2.0, noise=0.0)
     measurements = assemble(case.problem, case.states, case.shared)
     markers = assemble_markers(case.problem, case.states, case.shared)
-    J, carried, T = np.zeros((15, 30 + CAMERA_TAIL)), np.zeros((6, CARRIED)), np.zeros((4, 4))
+    truth, J = at(case.states, case.shared, STATE), np.zeros((15, 30 + CAMERA_TAIL))
     for k in range(len(case.states.v_w) - 1):
-        camera_rows(measurements, k, case.states, case.shared, STATE, J)
+        factor(measurements, markers, CAMERA, k, truth, J)
         # The rate is held for the 2 ms of the clock.
         assert np.abs(J[:6, 30]).max() < 1e-4
-    for timed in markers:
+    for kind, timed in zip((POSITIONS, ORIENTATIONS), markers, strict=True):
         for i in range(len(timed.at_state)):
-            marker_rows(timed, i, case.states, case.shared, STATE, T, carried, J)
+            factor(measurements, markers, kind, i, truth, J)
             # White noise of the samples between a state and a measurement is left.
             assert np.abs(J[:3, 15]).max() < 5e-4
 
 
 def camera_residual(T_ck_ck1, T_w_bk, T_w_bk1, T_b_c):
     """Residual and derivatives of one relative pose between two states."""
-    J = np.zeros((6, 18 + CAMERA_TAIL))
-    shared = shared_parameters(T_b_c=T_b_c)
-    camera_factor(
-        T_ck_ck1, np.array([T_w_bk, T_w_bk1]), np.zeros((0, 6, CARRIED)), shared, 9, 0, 18, J
+    J, nothing = np.zeros((6, 18 + CAMERA_TAIL)), np.zeros((2, 3))
+    states = States(np.array([T_w_bk, T_w_bk1]), nothing, nothing, nothing)
+    motions = NO_MOTIONS._replace(
+        state=np.array([0]), span=np.array([1]), Ts_ck_ck1=T_ck_ck1[None, None]
     )
+    unknowns = at(states, shared_parameters(T_b_c=T_b_c), 9)
+    camera_factor(motions, NO_SPANS, 0, unknowns, J)
     return J[:, 18], J
 
 
@@ -250,7 +270,7 @@ def test_the_extrinsic_derivative_as_printed_with_c_inverted_is_wrong():
     # The appendix sets C = T_c_b, so Ad(C^-1) is Ad(T_b_c): paper_notes, note 13.
     printed = se3_jr_inv(r) @ se3_adj(T_b_c) - se3_jl_inv(r) @ se3_adj(S_k)
     assert np.abs(printed - numeric).max() > 0.1
-    np.testing.assert_allclose(J[:, 28:34], numeric, atol=1e-9)
+    np.testing.assert_allclose(J[:, 18 + OWN : 18 + CLOCK], numeric, atol=1e-9)
 
 
 @pytest.mark.parametrize("rule", ["euler", "midpoint"])
@@ -263,8 +283,8 @@ def test_imu_residuals_are_zero_at_the_truth(rule):
         x.Ts_c0_b, x.velocity_b, x.gravity_c0, x.gyro_bias, x.acc_bias, x.T_b_c
     )
     for k in range(n - 1):
-        J = np.zeros((9, 18 + 13))
-        imu_factor(spans, k, states, shared, 9, J)
+        J = np.zeros((9, 18 + IMU_TAIL))
+        imu_factor(spans, k, at(states, shared, 9), J)
         np.testing.assert_allclose(J[:, 18], 0.0, atol=1e-12)
 
 
@@ -303,8 +323,8 @@ def test_errors_of_preintegration_move_the_residual_by_the_transport(case):
             beta=spans.beta + error[3:6],
             alpha=spans.alpha + error[6:],
         )
-        J = np.zeros((9, 18 + 13))
-        imu_factor(other, K, states, shared, 9, J)
+        J = np.zeros((9, 18 + IMU_TAIL))
+        imu_factor(other, K, at(states, shared, 9), J)
         return J[:, 18].copy()
 
     D = -np.eye(9)

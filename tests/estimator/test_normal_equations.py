@@ -6,6 +6,7 @@ import pytest
 from maci2.estimator.normal_equations import (
     HUBER,
     NO_LOSS,
+    Work,
     add_factor,
     back_substitute,
     empty_system,
@@ -32,16 +33,15 @@ def system_of(n, s, band, seed):
         for k in range(n - span):
             d, states = 6 * max(span, 2), (span + 1) * s
             width = padded(states + 1 + SHARED)
-            J, X = rng.standard_normal((d, width)), np.empty((d, width))
+            J = rng.standard_normal((d, width))
+            work = Work(J, np.empty((d, width)), np.empty((width, width)))
             W = np.tril(rng.standard_normal((d, d)))
             at = np.r_[k * s : k * s + states, n * s + place[1]]
             white = W @ J
             rows = np.hstack([white[:, :states], white[:, states + 1 : states + 1 + SHARED]])
             dense[np.ix_(at, at)] += rows.T @ rows
             rhs[at] -= rows.T @ white[:, states]
-            cost = add_factor(
-                J, W, d, k, span + 1, NO_LOSS, 0.0, place, X, np.empty((width, width)), system
-            )
+            cost = add_factor(work, W, d, k, span + 1, NO_LOSS, place, system)
             assert cost == pytest.approx(white[:, states] @ white[:, states])
     return system, dense, rhs
 
@@ -81,7 +81,8 @@ def test_a_robust_factor_counts_linearly_beyond_its_limit():
     J, X, H = np.zeros((3, 12)), np.empty((3, 12)), np.empty((12, 12))
     J[:, :3], J[0, 9] = np.eye(3), 5.0
     place = np.empty((2, 0), dtype=np.int64)
-    cost = add_factor(J, np.eye(3), 3, 0, 1, HUBER, 2.0, place, X, H, system)
+    work, loss = Work(J, X, H), np.array([HUBER, 2.0])
+    cost = add_factor(work, np.eye(3), 3, 0, 1, loss, place, system)
     assert cost == pytest.approx(2.0 * (2.0 * 5.0 - 2.0))
     np.testing.assert_allclose(system.rows[0, :3, :3], 0.4 * np.eye(3))
     assert system.rows[0, 0, 18] == pytest.approx(-0.4 * 5.0)

@@ -8,9 +8,9 @@ import pytest
 from helpers import chi_square_band, nees_per_dof, simulated_window
 from maci2.consistency import initialize
 from maci2.estimator import SolverConfig
-from maci2.estimator.imu_gains import imu_gains
 from maci2.geometry import so3_exp
 from maci2.imu import TrackedVertical
+from maci2_lab.evaluation.imu_gains import imu_gains
 
 STD_TILT = np.radians(0.3)
 

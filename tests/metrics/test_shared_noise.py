@@ -5,7 +5,6 @@ import pytest
 
 from maci2.consistency import initialize
 from maci2.estimator import SolverConfig
-from maci2.estimator.imu_gains import imu_gains
 from maci2.geometry import so3_exp, so3_log
 from maci2.imu import datasheet_model, preintegrate
 from maci2.metrics.init_errors import SCORES, initialization_errors, truth_noise
@@ -18,6 +17,7 @@ from maci2_lab.evaluation.audited_integration import (
     motion_derivatives,
     shared_noise,
 )
+from maci2_lab.evaluation.imu_gains import imu_gains
 from tools.ground_truth.faulty_truths import (
     PUBLISHED,
     TruthFaults,

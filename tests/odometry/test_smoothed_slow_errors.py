@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from maci2.estimator.solver import covariance
-from maci2.estimator.visual_noise import TIME_CONSTANT_S, drift_paths, smoothed_drift_covariance
+from maci2.estimator.visual_noise import TIME_CONSTANT_S
 from maci2.geometry.gaussian import nees
 from maci2.geometry.se3 import so3_log_stack
+from maci2.odometry.batch import drift_paths, smoothed_drift_covariance
 from tracking_cases import GOOD_NOISE, chain_of, first_guess, simulated_ride, wobbling
 
 

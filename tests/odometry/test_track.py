@@ -8,10 +8,10 @@ import pytest
 
 from maci2.errors import DatasetError
 from maci2.estimator.outliers import choose_motions
-from maci2.estimator.smoother import window_start
 from maci2.geometry import se3_exp, so3_exp
 from maci2.metrics.track_errors import alignment, displacement_scale, relative_errors, track_errors
 from maci2.odometry import SmootherConfig, track
+from maci2.odometry.settings import window_start
 from maci2.odometry.track import Tracker
 from maci2.types import NS
 from maci2.vision import PossibleMotion, pose_noise, poses_from_truth

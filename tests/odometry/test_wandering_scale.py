@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from maci2.estimator.problem import SCALE
 from maci2.estimator.solver import SolverOptions, solve
-from maci2.estimator.visual_noise import (
+from maci2.geometry.gaussian import nees
+from maci2.odometry.batch import (
     random_walk,
     solve_with_wandering_scale,
     stretched_motions,
 )
-from maci2.geometry.gaussian import nees
 from tracking_cases import chain_problem, first_guess, simulated_ride
 
 WALK, STD_SCALE = 0.01, 0.02
@@ -46,7 +47,7 @@ def test_the_path_is_where_the_cost_of_chain_and_walk_is_least():
     problem = chain_problem(ride, guess)
     found = solve_with_wandering_scale(problem, *guess, WALK, EXACT)
     shares, info = random_walk(problem.stamps_ns, WALK)
-    path = found.log_scale - found.solution.shared.scalars[1]
+    path = found.log_scale - found.solution.shared.scalars[SCALE]
     w = np.linalg.lstsq(shares, path, rcond=None)[0]
 
     def cost(w):
@@ -90,4 +91,4 @@ def test_a_scale_that_does_not_wander_is_that_of_the_chain_itself():
     problem = chain_problem(ride, guess)
     found = solve_with_wandering_scale(problem, *guess, 1e-6, SolverOptions())
     alone = solve(problem, *guess)
-    np.testing.assert_allclose(found.log_scale, alone.shared.scalars[1], atol=1e-6)
+    np.testing.assert_allclose(found.log_scale, alone.shared.scalars[SCALE], atol=1e-6)

@@ -79,13 +79,13 @@ def test_a_window_of_several_factors_ends_where_integrating_at_once_does():
     ends_ns = stamps_ns[[k]], stamps_ns[[k + steps]]
     span = integrate_spans(problem.problem.imu, *ends_ns, bias)
     R, dt = states.Ts_w_b[k, :3, :3], float(span.dt[0])
-    g_w = solution.shared.R_w_g @ [0.0, 0.0, -solution.shared.scalars[0]]
+    g_w = solution.shared.gravity_w
     p, v = states.Ts_w_b[:, :3, 3], states.v_w
     moved = p[k + steps] - p[k] - v[k] * dt - 0.5 * g_w * dt**2
     rotation = so3_log(span.gamma[0].T @ R.T @ states.Ts_w_b[k + steps, :3, :3])
     velocity = R.T @ (v[k + steps] - v[k] - g_w * dt) - span.beta[0]
     position = R.T @ moved - span.alpha[0]
-    error, cov = windows.errors(factors.r)[k], windows.cov[k]
+    error, cov = windows.errors(factors.white)[k], windows.cov[k]
     # Frames differ by the rotation in between; lengths do not. Linear, so to a few percent.
     for block, direct in ((ROTATION, rotation), (VELOCITY, velocity), (POSITION, position)):
         assert np.linalg.norm(error[block]) == pytest.approx(np.linalg.norm(direct), rel=0.05)

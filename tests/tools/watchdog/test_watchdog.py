@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from maci2.estimator.problem import States
-from maci2.estimator.smoother import window_start
 from maci2.geometry import se3_exp, se3_inv, so3_exp
 from maci2.geometry.gaussian import nees
+from maci2.odometry.settings import window_start
 from maci2.tools.watchdog import Watchdog
 from maci2.tools.watchdog.watch import Comparison, sigmas_of
 from maci2.tools.watchdog.watched_recording import openvins_state

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from maci2.estimator.problem import (
-    MarkerOrientations,
-    MarkerPositions,
+    MarkerMeasurements,
     Problem,
     States,
     shared_parameters,
@@ -45,8 +44,8 @@ def chain_of(recording: Recording, count: int, every: int = 10) -> tuple[Problem
         stamps_ns=stamps_ns,
         walk_gyro=recording.rig.imu.walk_gyro,
         walk_acc=recording.rig.imu.walk_acc,
-        positions=MarkerPositions(stamps_ns, at.Ts_w_b[:, :3, 3], covs),
-        orientations=MarkerOrientations(
+        positions=MarkerMeasurements(stamps_ns, at.Ts_w_b[:, :3, 3], covs),
+        orientations=MarkerMeasurements(
             stamps_ns, np.ascontiguousarray(at.Ts_w_b[:, :3, :3]), covs
         ),
         priors=(state_prior(0, first_state, shared_parameters(), std),),
@@ -101,12 +100,12 @@ def _add_markers(problem: Problem, graph: Any) -> None:
     positions, orientations = problem.positions, problem.orientations
     if positions is not None:
         at = np.searchsorted(problem.stamps_ns, positions.stamps_ns)
-        for k, p, cov in zip(at, positions.p_w_m, positions.covs, strict=True):
+        for k, p, cov in zip(at, positions.values, positions.covs, strict=True):
             noise = gtsam.noiseModel.Gaussian.Covariance(cov)
             graph.add(gtsam.PoseTranslationPrior3D(X(int(k)), gtsam.Point3(p), noise))
     if orientations is not None:
         at = np.searchsorted(problem.stamps_ns, orientations.stamps_ns)
-        for k, R, cov in zip(at, orientations.Rs_w_m, orientations.covs, strict=True):
+        for k, R, cov in zip(at, orientations.values, orientations.covs, strict=True):
             noise = gtsam.noiseModel.Gaussian.Covariance(cov)
             graph.add(gtsam.PoseRotationPrior3D(X(int(k)), gtsam.Rot3(R), noise))
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from maci2.consistency import initialize
 from maci2.estimator import SolverConfig
-from maci2.estimator.first_camera import first_camera_guess
 from maci2.estimator.initial_guess import align_rotations, start_values
 from maci2.estimator.initialize import solve_window
 from maci2.estimator.initialize import window_problem as estimator_problem
+from maci2.estimator.results import first_camera_guess
 from maci2.estimator.solver import evaluated, optimized
 from maci2.geometry import se3_adj, se3_inv
 from maci2.imu import ImuMeasurements, datasheet_model, preintegrate

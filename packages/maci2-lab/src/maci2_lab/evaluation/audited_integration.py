@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maci2.estimator.imu_gains import ImuGains
 from maci2.estimator.problem import BIAS_ACC, BIAS_GYRO, POSITION, ROTATION, STATE, VELOCITY
 from maci2.geometry.gaussian import symmetrize
 from maci2.geometry.se3 import skew_stack
@@ -26,6 +25,7 @@ from maci2.imu.preintegration import integrate_segments
 from maci2.metrics.init_errors import TruthNoise, compared_derivatives
 from maci2.sensors import GroundTruth, ImuNoise, ImuSamples, TruthCovariance, truth_at
 from maci2.types import GRAVITY_W, NS, Array, Stamps
+from maci2_lab.evaluation.imu_gains import ImuGains
 from maci2_lab.evaluation.integration_errors import WindowErrors, errors_between
 from maci2_lab.evaluation.truth_states import Indices, TruthStates, truth_states
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from maci2.errors import DatasetError, Maci2Error, OptionError
 from maci2.estimator import Posterior, Status, VIState
-from maci2.estimator.imu_gains import ImuGains, imu_gains
 from maci2.files import real_path
 from maci2.geometry import se3_inv
 from maci2.geometry.gaussian import direction_std
@@ -25,6 +24,7 @@ from maci2.tools.ground_truth.choose import published_names, require_known_truth
 from maci2.types import GRAVITY_W, Array
 from maci2.vision.relative_poses import MAX_TRUTH_GAP_S
 from maci2_lab.evaluation.audited_integration import shared_noise
+from maci2_lab.evaluation.imu_gains import ImuGains, imu_gains
 from maci2_lab.evaluation.truth_states import audited_or_none
 from maci2_lab.parallel import Pool, WorkerDied, run_all
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
+from maci2.consistency.known_state import solve_with_free_constants
 from maci2.consistency.rotation import (
     RotationComparison,
     RotationEstimate,
@@ -36,9 +37,9 @@ from maci2.consistency.translation import (
     translation_sums,
 )
 from maci2.errors import DatasetError
-from maci2.estimator.config import SolverConfig
 from maci2.estimator.factors import Spans
-from maci2.estimator.initialize import CLOCK_STD_S, solve_with_free_constants
+from maci2.estimator.initialize import CLOCK_STD_S
+from maci2.estimator.problem import SolverConfig
 from maci2.estimator.results import Posterior, SolveReport, VIState
 from maci2.geometry.se3 import se3
 from maci2.geometry.so3 import skew, so3_exp, so3_log

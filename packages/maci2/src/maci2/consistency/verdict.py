@@ -21,21 +21,18 @@ from scipy.special import ndtr, ndtri
 
 from maci2.calibration_prior import CALIBRATED
 from maci2.consistency.evidence import MeasuredConstants, free_constants, window_constants
-from maci2.consistency.tests import FAR, FAR_3D, MOST_MISSING
-from maci2.errors import MeasurementError, OptionError
-from maci2.estimator.calibrate import (
-    NOTHING_KNOWN,
-    MountingPrior,
+from maci2.consistency.solved_calibration import (
     calibration_progress,
     frame_covariance,
     measured_scale,
-    solve_from_nothing,
     with_frame,
 )
-from maci2.estimator.config import DEFAULT_CONFIG, SolverConfig
+from maci2.consistency.tests import FAR, FAR_3D, MOST_MISSING
+from maci2.errors import MeasurementError, OptionError
+from maci2.estimator.calibrate import NOTHING_KNOWN, MountingPrior, solve_from_nothing
 from maci2.estimator.initialize import SolvedWindow, solve_window, with_loss
 from maci2.estimator.outliers import with_choice
-from maci2.estimator.problem import Loss
+from maci2.estimator.problem import DEFAULT_CONFIG, Loss, SolverConfig
 from maci2.estimator.residuals import Response
 from maci2.estimator.results import (
     CalibrationResult,

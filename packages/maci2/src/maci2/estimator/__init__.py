@@ -7,9 +7,8 @@ Read in this order: `problem` (unknowns and measurements), `factors` (residuals 
 """
 
 from maci2.estimator.calibrate import MountingPrior, solve_from_nothing
-from maci2.estimator.config import SolverConfig
 from maci2.estimator.initialize import SolvedWindow, solve_window
-from maci2.estimator.problem import Free, Problem, Shared, States
+from maci2.estimator.problem import Free, Problem, Shared, SolverConfig, States
 from maci2.estimator.results import (
     CalibrationResult,
     CalibrationStage,

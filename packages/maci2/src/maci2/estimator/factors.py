@@ -6,24 +6,50 @@ biases are shared) and q + 1 states that a factor touches, the columns are
     [ state k (s) .. state k + q (s) | r | shared biases (6) | gravity (3) | what it shares else ]
 
 where gravity has two tilts and its norm. The last part is the gyroscope's scale (3) for the IMU;
-T_b_c (6), scale of vision and clock for the camera; T_b_m (6), clock and its drift for a marker.
+T_b_c (6), clock and scale of vision for the camera; T_b_m (6), clock and its drift for a marker.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from maci2.estimator.problem import MOTION, STATE, Shared, States
+from maci2.estimator.measurements import (
+    Markers,
+    Measurements,
+    Motions,
+    Spans,
+    StackedPriors,
+    Timed,
+)
+from maci2.estimator.problem import CAMERA as CAMERA_POSE
+from maci2.estimator.problem import (
+    CAMERA_CLOCK,
+    GRAVITY_NORM,
+    GYRO_SCALE,
+    MOTION,
+    ORIENTATION_CLOCK,
+    POSITION_CLOCK,
+    SCALARS,
+    SCALE,
+    SHARED,
+    STATE,
+    Indices,
+    Shared,
+    Unknowns,
+)
+from maci2.estimator.problem import GRAVITY as TILT
+from maci2.estimator.problem import MARKER as MARKER_POSE
 from maci2.geometry.se3 import se3_adj, se3_inv, se3_jl_inv, se3_jr_inv, se3_log, se3_mul
 from maci2.geometry.so3 import (
     half_cot_over,
+    multiply,
     norm3,
     one_minus_cos_over,
     polynomial,
     product,
     product_t,
     sin_over,
+    skew,
     so3_jr_inv,
     so3_log,
     t_minus_sin_over,
@@ -32,74 +58,97 @@ from maci2.imu import VerticalPrior
 from maci2.jit import kernel
 from maci2.types import Array
 
+IMU, CAMERA, POSITIONS, ORIENTATIONS, PRIORS = range(5)
+"""Kinds of factor, whose costs are kept apart."""
+
 BIASES, GRAVITY, OWN = 1, 7, 10
 """Columns after those of the states, counted from the residual's: shared biases, gravity, and what
 a kind of factor shares besides."""
 
-IMU_TAIL, CAMERA_TAIL, MARKER_TAIL = OWN + 3, OWN + 8, OWN + 8
+CLOCK = OWN + 6
+"""Column of the clock of a camera or marker, after its pose."""
+
+IMU_TAIL, CAMERA_TAIL, MARKER_TAIL, PRIOR_TAIL = OWN + 3, OWN + 8, OWN + 8, BIASES + 6 + SHARED
 """Columns from the residual on."""
+
+AXES = np.eye(3)
 
 CARRIED = 19
 """Columns of the derivative of a state at another instant: state (15), gravity (3), instant (1)."""
 
 
-class Spans(NamedTuple):
-    """IMU motion over m stretches of time, each with the biases it was integrated with."""
+def _shared_unknowns() -> Indices:
+    gravity = [*range(6), *(6 + np.r_[TILT, GRAVITY_NORM])]
+    rows = (
+        [*gravity, *(6 + np.r_[GYRO_SCALE])],
+        [*gravity, *(6 + np.r_[CAMERA_POSE, CAMERA_CLOCK, SCALE])],
+        [*gravity, *(6 + np.r_[MARKER_POSE, POSITION_CLOCK])],
+        [*gravity, *(6 + np.r_[MARKER_POSE, ORIENTATION_CLOCK])],
+        [*range(6 + SHARED)],
+    )
+    return np.array([row + [-1] * (6 + SHARED - len(row)) for row in rows])
 
-    dt: Array
-    """(m,) [s]"""
-    gamma: Array
-    """(m, 3, 3) rotation from the start of a span to its end."""
-    beta: Array
-    """(m, 3) velocity change without gravity, in the first frame [m/s]."""
-    alpha: Array
-    """(m, 3) position change without gravity and initial velocity, in the first frame [m]."""
-    cov: Array
-    """(m, 9, 9) order [gamma, beta, alpha]."""
-    by_bias: Array
-    """(m, 9, 6) derivative by gyroscope and accelerometer bias."""
-    bias: Array
-    """(m, 6) gyroscope and accelerometer bias taken off the samples [rad/s, m/s^2]."""
-    reading: Array
-    """(m, 6) angular rate and specific force as read at the end of a span [rad/s, m/s^2]; (0, 6)
-    where nothing is carried beyond it."""
-    by_scale: Array
-    """(m, 9, 3) derivative by the gyroscope's scale; (0, 9, 3) where that is known."""
-    gyro_scale: Array
-    """(3,) scale errors with which the samples were integrated."""
+
+SHARED_UNKNOWNS = _shared_unknowns()
+"""(5, 30) place in `Free.columns` of the shared unknown of each column after the residual's, for
+each kind of factor; -1 where there are no more."""
 
 
 @kernel
-def corrected(
-    spans: Spans,
-    k: int,
-    states: States,
-    index: int,
-    shared: Shared,
-    turn: Array,
-    beta: Array,
-    alpha: Array,
-) -> None:
-    """Rotation vector by which changes of biases and scale since the integration move gamma; beta
-    and alpha with these changes, to first order."""
-    bg, ba = states.bias_gyro, states.bias_acc
+def places(columns: Indices, kind: int, is_carried: bool = True) -> Indices:
+    """(2, u) columns of a kind of factor, counted from its residual's, whose shared unknowns are
+    free, and these unknowns. Only motion of the IMU and states carried by it depend on biases and
+    gravity."""
+    place, u = np.empty((2, SHARED_UNKNOWNS.shape[1]), dtype=np.int64), 0
+    for i in range(0 if is_carried else OWN - 1, SHARED_UNKNOWNS.shape[1]):
+        unknown = SHARED_UNKNOWNS[kind, i]
+        if unknown >= 0 and columns[unknown] >= 0:
+            place[0, u], place[1, u] = 1 + i, columns[unknown]
+            u += 1
+    return place[:, :u].copy()
+
+
+@kernel
+def corrected(spans: Spans, k: int, unknowns: Unknowns, index: int, out: Array) -> None:
+    """Rows of `out`: rotation vector by which changes of biases and scale since the integration
+    move gamma; beta and alpha with these changes, to first order."""
+    bg, ba = unknowns.states.bias_gyro, unknowns.states.bias_acc
+    by_bias = spans.by_bias[k]
     for i in range(3):
-        turn[i], beta[i], alpha[i] = 0.0, spans.beta[k, i], spans.alpha[k, i]
+        out[0, i], out[1, i], out[2, i] = 0.0, spans.beta[k, i], spans.alpha[k, i]
         for j in range(3):
             d_bg, d_ba = bg[index, j] - spans.bias[k, j], ba[index, j] - spans.bias[k, 3 + j]
-            turn[i] += spans.by_bias[k, i, j] * d_bg
-            beta[i] += spans.by_bias[k, 3 + i, j] * d_bg + spans.by_bias[k, 3 + i, 3 + j] * d_ba
-            alpha[i] += spans.by_bias[k, 6 + i, j] * d_bg + spans.by_bias[k, 6 + i, 3 + j] * d_ba
+            out[0, i] += by_bias[i, j] * d_bg
+            out[1, i] += by_bias[3 + i, j] * d_bg + by_bias[3 + i, 3 + j] * d_ba
+            out[2, i] += by_bias[6 + i, j] * d_bg + by_bias[6 + i, 3 + j] * d_ba
             if len(spans.by_scale) > 0:
-                d_scale = shared.scalars[7 + j] - spans.gyro_scale[j]
-                turn[i] += spans.by_scale[k, i, j] * d_scale
-                beta[i] += spans.by_scale[k, 3 + i, j] * d_scale
-                alpha[i] += spans.by_scale[k, 6 + i, j] * d_scale
+                scale = unknowns.shared.scalars[GYRO_SCALE.start + j]
+                for row in range(3):
+                    by_scale = spans.by_scale[k, 3 * row + i, j]
+                    out[row, i] += by_scale * (scale - spans.gyro_scale[k, j])
+
+
+@kernel
+def add_block(A: Array, B: Array, factor: float, J: Array, row: int, col: int) -> None:
+    """J[row : row + 3, col : col + 3] += factor A B, of their upper left 3x3."""
+    for i in range(3):
+        for j in range(3):
+            total = A[i, 0] * B[0, j] + A[i, 1] * B[1, j] + A[i, 2] * B[2, j]
+            J[row + i, col + j] += factor * total
+
+
+@kernel
+def add_block_t(A: Array, B: Array, factor: float, J: Array, row: int, col: int) -> None:
+    """J[row : row + 3, col : col + 3] += factor A' B, of their upper left 3x3."""
+    for i in range(3):
+        for j in range(3):
+            total = A[0, i] * B[0, j] + A[1, i] * B[1, j] + A[2, i] * B[2, j]
+            J[row + i, col + j] += factor * total
 
 
 @kernel
 def add_cross_columns(R: Array, a: Array, factor: float, J: Array, row: int, col: int) -> None:
-    """J[row:row+3, col:col+3] += factor R [a]x."""
+    """J[row : row + 3, col : col + 3] += factor R [a]x."""
     for i in range(3):
         for j in range(3):
             k, m = (j + 1) % 3, (j + 2) % 3
@@ -107,7 +156,7 @@ def add_cross_columns(R: Array, a: Array, factor: float, J: Array, row: int, col
 
 
 @kernel
-def imu_factor(spans: Spans, k: int, states: States, shared: Shared, s: int, J: Array) -> None:
+def imu_factor(spans: Spans, k: int, unknowns: Unknowns, J: Array) -> None:
     """Motion between neighbours less the preintegrated one, in b_k (Eqs. 12-14); s rows.
 
     r_gamma = Log(gamma' R_bk_bk1)
@@ -116,23 +165,18 @@ def imu_factor(spans: Spans, k: int, states: States, shared: Shared, s: int, J: 
 
     and, of states with biases of their own, the change of the biases.
     """
+    states, shared, s = unknowns.states, unknowns.shared, unknowns.size
     T_w_bk, T_w_bk1 = states.Ts_w_b[k], states.Ts_w_b[k + 1]
     v_k, v_k1, bg, ba = states.v_w[k], states.v_w[k + 1], states.bias_gyro, states.bias_acc
-    R_w_g, gravity, dt = shared.R_w_g, shared.scalars[0], spans.dt[k]
+    R_w_g, gravity, dt = shared.R_w_g, shared.scalars[GRAVITY_NORM], spans.dt[k]
     # One array for all that is small: making them one by one takes longer than filling them.
-    small = np.empty((9, 3, 3))
+    small = np.zeros((9, 3, 3))
     turn, beta, alpha = small[0, 0], small[0, 1], small[0, 2]
     dv, dp, dv_b, dp_b = small[1, 0], small[1, 1], small[2, 0], small[2, 1]
     step, by_turn, J_r_inv, R_bk1_bk, by_phi_k = small[3], small[4], small[5], small[6], small[7]
-    corrected(spans, k, states, k, shared, turn, beta, alpha)
+    corrected(spans, k, unknowns, k, small[0])
     rotation_and_jacobian(turn, step, small[8])
-    for i in range(3):
-        for j in range(3):
-            R_bk1_bk[i, j] = (
-                T_w_bk1[0, i] * T_w_bk[0, j]
-                + T_w_bk1[1, i] * T_w_bk[1, j]
-                + T_w_bk1[2, i] * T_w_bk[2, j]
-            )
+    add_block_t(T_w_bk1, T_w_bk, 1.0, R_bk1_bk, 0, 0)
     # gamma' R_bk_bk1, as the transpose of (R_bk1_bk gamma)'.
     multiply(spans.gamma[k], step, by_turn)
     multiply(R_bk1_bk, by_turn, step)
@@ -141,14 +185,9 @@ def imu_factor(spans: Spans, k: int, states: States, shared: Shared, s: int, J: 
         phi[i] = -phi[i]
     polynomial(phi, 0.5, half_cot_over(norm3(phi)), J_r_inv)
     multiply(J_r_inv, R_bk1_bk, by_phi_k)
-    for i in range(3):
-        for j in range(3):
-            # J_l^-1 is the transpose of J_r^-1.
-            by_turn[i, j] = (
-                J_r_inv[0, i] * small[8, 0, j]
-                + J_r_inv[1, i] * small[8, 1, j]
-                + J_r_inv[2, i] * small[8, 2, j]
-            )
+    # J_l^-1 is the transpose of J_r^-1.
+    by_turn.fill(0.0)
+    add_block_t(J_r_inv, small[8], 1.0, by_turn, 0, 0)
     r = 2 * s
     bias, g, scale = (MOTION if s == STATE else r + BIASES), r + GRAVITY, r + OWN
     for i in range(s):
@@ -159,7 +198,6 @@ def imu_factor(spans: Spans, k: int, states: States, shared: Shared, s: int, J: 
         dv[i] = v_k1[i] - v_k[i] - dt * g_i
         dp[i] = T_w_bk1[i, 3] - T_w_bk[i, 3] - dt * v_k[i] - 0.5 * dt * dt * g_i
     for i in range(3):
-        dv_b[i] = dp_b[i] = 0.0
         for j in range(3):
             dv_b[i] += T_w_bk[j, i] * dv[j]
             dp_b[i] += T_w_bk[j, i] * dp[j]
@@ -168,8 +206,6 @@ def imu_factor(spans: Spans, k: int, states: States, shared: Shared, s: int, J: 
         for j in range(3):
             R_ij = T_w_bk[j, i]
             J[i, j], J[i, s + j] = -by_phi_k[i, j], J_r_inv[i, j]
-            for n in range(3):
-                J[i, bias + j] -= by_turn[i, n] * spans.by_bias[k, n, j]
             J[3 + i, 3 + j], J[3 + i, s + 3 + j] = -R_ij, R_ij
             J[6 + i, 3 + j], J[6 + i, 6 + j], J[6 + i, s + 6 + j] = -dt * R_ij, -R_ij, R_ij
             for row in (3, 6):
@@ -181,51 +217,24 @@ def imu_factor(spans: Spans, k: int, states: States, shared: Shared, s: int, J: 
             J[3 + i, g + 2] += dt * R_ij * R_w_g[j, 2]
         for c in range(g, g + 3):
             J[6 + i, c] = 0.5 * dt * J[3 + i, c]
-    for row, turned in ((3, dv_b), (6, dp_b)):
-        for i in range(3):
-            j, m = (i + 1) % 3, (i + 2) % 3
-            J[row + i, m], J[row + i, j] = turned[j], -turned[m]
+    add_block(by_turn, spans.by_bias[k], -1.0, J, 0, bias)
+    add_cross_columns(AXES, dv_b, 1.0, J, 3, 0)
+    add_cross_columns(AXES, dp_b, 1.0, J, 6, 0)
     if s == STATE:
         for i in range(3):
             J[9 + i, r], J[12 + i, r] = bg[k + 1, i] - bg[k, i], ba[k + 1, i] - ba[k, i]
             J[9 + i, 9 + i] = J[12 + i, 12 + i] = -1.0
             J[9 + i, 24 + i] = J[12 + i, 27 + i] = 1.0
     if len(spans.by_scale) > 0:
-        for i in range(3):
+        add_block(by_turn, spans.by_scale[k], -1.0, J, 0, scale)
+        for row in range(3, 9):
             for j in range(3):
-                for n in range(3):
-                    J[i, scale + j] -= by_turn[i, n] * spans.by_scale[k, n, j]
-                J[3 + i, scale + j] = -spans.by_scale[k, 3 + i, j]
-                J[6 + i, scale + j] = -spans.by_scale[k, 6 + i, j]
-
-
-@kernel
-def rotation_and_jacobian(phi: Array, R: Array, J_r: Array) -> None:
-    """R = Exp(phi) and its right Jacobian, without new arrays."""
-    t = norm3(phi)
-    half = one_minus_cos_over(t)
-    polynomial(phi, sin_over(t), half, R)
-    polynomial(phi, -half, t_minus_sin_over(t), J_r)
-
-
-@kernel
-def multiply(A: Array, B: Array, out: Array) -> None:
-    """out = A B of 3x3 matrices, or of the rotations in 4x4 ones."""
-    for i in range(3):
-        for j in range(3):
-            out[i, j] = A[i, 0] * B[0, j] + A[i, 1] * B[1, j] + A[i, 2] * B[2, j]
+                J[row, scale + j] = -spans.by_scale[k, row, j]
 
 
 @kernel
 def carry(
-    spans: Spans,
-    k: int,
-    states: States,
-    index: int,
-    shared: Shared,
-    s: float,
-    T_s: Array,
-    J: Array,
+    spans: Spans, k: int, unknowns: Unknowns, index: int, s: float, T_s: Array, J: Array
 ) -> None:
     """Pose at `s` seconds after the end of span k of a state, and its derivative J (6, 19).
 
@@ -234,15 +243,17 @@ def carry(
     is bridged with the angular rate and specific force there, to second order, and gives the
     derivative by the offset. Rows [phi, p] as in a state; columns: see `CARRIED`.
     """
-    T_w_b, v_w = states.Ts_w_b[index], states.v_w[index]
-    R_w_g, gravity, dt = shared.R_w_g, shared.scalars[0], spans.dt[k]
+    states, shared = unknowns.states, unknowns.shared
+    T_w_b, v_w, by_bias = states.Ts_w_b[index], states.v_w[index], spans.by_bias[k]
+    R_w_g, gravity, dt = shared.R_w_g, shared.scalars[GRAVITY_NORM], spans.dt[k]
     # One array for all that is small: making them one by one takes longer than filling them.
-    small = np.empty((12, 3, 3))
+    small = np.zeros((12, 3, 3))
     turn, beta, alpha = small[0, 0], small[0, 1], small[0, 2]
     rate, force, angle = small[1, 0], small[1, 1], small[1, 2]
     step, gamma_D, gamma, R0 = small[2], small[3], small[4], small[5]
-    R_s, R_s_D, by_phi, by_bg = small[6], small[7], small[8], small[9]
-    corrected(spans, k, states, index, shared, turn, beta, alpha)
+    R_s, R_s_D, gamma_t, by_bg = small[6], small[7], small[8], small[9]
+    lever, turned = small[10], small[11]
+    corrected(spans, k, unknowns, index, small[0])
     rotation_and_jacobian(turn, step, gamma_D)
     multiply(spans.gamma[k], step, gamma)
     multiply(T_w_b, gamma, R0)
@@ -250,15 +261,21 @@ def carry(
         rate[i] = spans.reading[k, i] - states.bias_gyro[index, i]
         force[i] = spans.reading[k, 3 + i] - states.bias_acc[index, i]
         angle[i] = rate[i] * s
+        for j in range(3):
+            gamma_t[i, j] = gamma[j, i]
     rotation_and_jacobian(angle, R_s, R_s_D)
     multiply(R0, R_s, T_s)
     J.fill(0.0)
-    # Rotation at the end of the span, by the state's rotation and gyroscope bias.
-    for i in range(3):
-        for j in range(3):
-            by_phi[i, j], by_bg[i, j] = gamma[j, i], 0.0
-            for n in range(3):
-                by_bg[i, j] += gamma_D[i, n] * spans.by_bias[k, n, j]
+    # Rotation, by the state's rotation and gyroscope bias.
+    multiply(gamma_D, by_bias, by_bg)
+    add_block_t(R_s, gamma_t, 1.0, J, 0, 0)
+    add_block_t(R_s, by_bg, 1.0, J, 0, 9)
+    # Position, by the biases.
+    for bias in (0, 3):
+        for i in range(3):
+            for j in range(3):
+                lever[i, j] = by_bias[6 + i, bias + j] + s * by_bias[3 + i, bias + j]
+        add_block(T_w_b, lever, 1.0, J, 3, 9 + bias)
     for i in range(3):
         a0, v0 = 0.0, v_w[i]
         g_i = -gravity * R_w_g[i, 2]
@@ -267,14 +284,6 @@ def carry(
             a0 += R0[i, j] * force[j]
             v0 += T_w_b[i, j] * beta[j]
             p0 += T_w_b[i, j] * alpha[j]
-            for n in range(3):
-                J[i, j] += R_s[n, i] * by_phi[n, j]
-                J[i, 9 + j] += R_s[n, i] * by_bg[n, j]
-                lever = T_w_b[i, n] * (spans.by_bias[k, 6 + n, j] + s * spans.by_bias[k, 3 + n, j])
-                J[3 + i, 9 + j] += lever
-                J[3 + i, 12 + j] += T_w_b[i, n] * (
-                    spans.by_bias[k, 6 + n, 3 + j] + s * spans.by_bias[k, 3 + n, 3 + j]
-                )
             J[i, 9 + j] -= s * R_s_D[i, j]
             J[3 + i, 12 + j] -= 0.5 * s * s * R0[i, j]
         a0 += g_i
@@ -290,19 +299,42 @@ def carry(
         J[3 + i, 16] = -fall * gravity * R_w_g[i, 0]
         J[3 + i, 17] = -fall * R_w_g[i, 2]
     # Position by the state's rotation: R alpha, s R beta and s^2/2 R0 force all rotate with it.
-    turned = small[10]
     for i in range(3):
         alpha[i] += s * beta[i]
     add_cross_columns(T_w_b, alpha, -1.0, J, 3, 0)
-    turned.fill(0.0)
     add_cross_columns(R0, force, -0.5 * s * s, turned, 0, 0)
-    for i in range(3):
-        for j in range(3):
-            for n in range(3):
-                J[3 + i, j] += turned[i, n] * by_phi[n, j]
-                J[3 + i, 9 + j] += turned[i, n] * by_bg[n, j]
+    add_block(turned, gamma_t, 1.0, J, 3, 0)
+    add_block(turned, by_bg, 1.0, J, 3, 9)
     T_s[3, 0] = T_s[3, 1] = T_s[3, 2] = 0.0
     T_s[3, 3] = 1.0
+
+
+@kernel
+def rotation_and_jacobian(phi: Array, R: Array, J_r: Array) -> None:
+    """R = Exp(phi) and its right Jacobian, without new arrays."""
+    t = norm3(phi)
+    half = one_minus_cos_over(t)
+    polynomial(phi, sin_over(t), half, R)
+    polynomial(phi, -half, t_minus_sin_over(t), J_r)
+
+
+@kernel
+def _through_carried(
+    by_pose: Array, carried: Array, s: int, state: int, r: int, row: int, J: Array
+) -> None:
+    """Rows of J by a state, gravity and the instant, from derivatives by the carried pose [phi, p].
+    `state` is the state's first column."""
+    for i in range(len(by_pose)):
+        for c in range(CARRIED):
+            total = 0.0
+            for n in range(6):
+                total += by_pose[i, n] * carried[n, c]
+            if c < s:
+                J[row + i, state + c] += total
+            elif c < 18:
+                J[row + i, r + BIASES + c - MOTION] += total
+            else:
+                J[row + i, r + CLOCK] += total
 
 
 @kernel
@@ -319,93 +351,67 @@ def between(T_a_b: Array, T_a_c: Array, T_b_c: Array) -> None:
 
 
 @kernel
-def _through_body(
-    by_twist: Array, T_w_b: Array, carried: Array, s: int, state: int, r: int, row: int, J: Array
-) -> None:
-    """Rows of J by a state and gravity, from derivatives by the twist [rho, phi] of its body where
-    it was carried to: rho is R' dp. `state` is the state's first column."""
-    by_phi_p = np.empty((6, 6))
-    for i in range(6):
-        for j in range(3):
-            by_phi_p[i, j], by_phi_p[i, 3 + j] = by_twist[i, 3 + j], 0.0
-            for n in range(3):
-                by_phi_p[i, 3 + j] += by_twist[i, n] * T_w_b[j, n]
-        for c in range(CARRIED):
-            total = 0.0
-            for n in range(6):
-                total += by_phi_p[i, n] * carried[n, c]
-            if c < s:
-                J[row + i, state + c] += total
-            elif c < 18:
-                J[row + i, r + BIASES + c - MOTION] += total
-            else:
-                J[row + i, r + CAMERA_TAIL - 1] += total
-
-
-@kernel
-def camera_factor(
-    T_ck_ck1: Array,
-    Ts_w_b: Array,
-    carried: Array,
-    shared: Shared,
-    s: int,
-    first: int,
-    r: int,
-    J: Array,
-) -> None:
-    """Measured motion of the camera against that of two carried states (Eq. 10); 6 rows [rho, phi]
-    in vision's unit, from row 6 `first` on.
+def camera_factor(motions: Motions, instant: Spans, i: int, unknowns: Unknowns, J: Array) -> None:
+    """Measured motion i of the camera against that of its states (Eq. 10); rows [rho, phi] in
+    vision's unit for each of its relative poses.
 
     r = Log(T_ck_ck1 (S T_c_b T_bk_w T_w_bk1 T_b_c)^-1)
 
     where S shrinks the translation to vision's unit: measured times inverse predicted, so that r is
-    the left error whose covariance vision states. States are the `first` of the factor and the next
-    one; r is the residual's column. `Ts_w_b` (2, 4, 4) and `carried` (2, 6, 19) are those of
-    `carry`; (0, 6, 19) where states are at the camera's instants.
+    the left error whose covariance vision states. States are carried to the camera's instants,
+    unless they all are there.
     """
-    row, state_k, state_k1 = 6 * first, s * first, s * (first + 1)
-    shrink = math.exp(-shared.scalars[1])
-    T_w_bk, T_w_bk1, T_b_c = Ts_w_b[0], Ts_w_b[1], shared.T_b_c
-    T_c_b, difference = se3_inv(T_b_c), np.empty((4, 4))
-    between(T_w_bk, T_w_bk1, difference)
-    T_ck_bk1 = se3_mul(T_c_b, difference)
-    predicted = se3_mul(T_ck_bk1, T_b_c)
-    for i in range(3):
-        predicted[i, 3] *= shrink
-    for i in range(3):
-        difference[i, 3] = T_ck_ck1[i, 3]
-        for j in range(3):
-            difference[i, j] = (
-                T_ck_ck1[i, 0] * predicted[j, 0]
-                + T_ck_ck1[i, 1] * predicted[j, 1]
-                + T_ck_ck1[i, 2] * predicted[j, 2]
-            )
-            difference[i, 3] -= difference[i, j] * predicted[j, 3]
-    error = se3_log(difference)
-    J_r_inv = se3_jr_inv(error)
-    # By a twist of body k, seen from camera k, and of body k + 1; rho shrinks, too.
-    by_k, by_k1 = np.empty((6, 6)), np.empty((6, 6))
-    _shrunk_product(J_r_inv, shrink, se3_adj(T_c_b), 1.0, by_k)
-    _shrunk_product(J_r_inv, shrink, se3_adj(T_ck_bk1), -1.0, by_k1)
-    for i in range(6):
-        for c in range(r + CAMERA_TAIL):
-            J[row + i, c] = 0.0
-        J[row + i, r] = error[i]
-        for j in range(6):
-            J[row + i, r + OWN + j] = by_k[i, j] + by_k1[i, j]
+    shared, s, k, count = unknowns.shared, unknowns.size, motions.state[i], motions.span[i]
+    T_b_c, T_c_b, r = shared.T_b_c, se3_inv(shared.T_b_c), (count + 1) * s
+    clock_s, shrink = shared.scalars[CAMERA_CLOCK], math.exp(-shared.scalars[SCALE])
+    ends = 2 if len(instant.dt) > 0 else 0
+    carried_Ts, carried = np.empty((ends, 4, 4)), np.empty((ends, 6, CARRIED))
+    by_twist, by_pose, difference = np.empty((6, 6)), np.empty((6, 6)), np.empty((4, 4))
+    for first in range(count):
+        for end in range(ends):
+            at = k + first + end
+            carry(instant, at, unknowns, at, clock_s, carried_Ts[end], carried[end])
+        Ts_w_b = carried_Ts if ends > 0 else unknowns.states.Ts_w_b[k + first : k + first + 2]
+        between(Ts_w_b[0], Ts_w_b[1], difference)
+        T_ck_bk1 = se3_mul(T_c_b, difference)
+        predicted = se3_mul(T_ck_bk1, T_b_c)
         for n in range(3):
-            J[row + i, r + OWN + 6] += J_r_inv[i, n] * predicted[n, 3]
-    if len(carried) > 0:
-        _through_body(by_k, T_w_bk, carried[0], s, state_k, r, row, J)
-        _through_body(by_k1, T_w_bk1, carried[1], s, state_k1, r, row, J)
-        return
-    for i in range(6):
-        for j in range(3):
-            J[row + i, state_k + j] = by_k[i, 3 + j]
-            J[row + i, state_k1 + j] = by_k1[i, 3 + j]
+            predicted[n, 3] *= shrink
+        measured = motions.Ts_ck_ck1[i, first]
+        for m in range(3):
+            difference[m, 3] = measured[m, 3]
             for n in range(3):
-                J[row + i, state_k + 6 + j] += by_k[i, n] * T_w_bk[j, n]
-                J[row + i, state_k1 + 6 + j] += by_k1[i, n] * T_w_bk1[j, n]
+                difference[m, n] = (
+                    measured[m, 0] * predicted[n, 0]
+                    + measured[m, 1] * predicted[n, 1]
+                    + measured[m, 2] * predicted[n, 2]
+                )
+                difference[m, 3] -= difference[m, n] * predicted[n, 3]
+        error = se3_log(difference)
+        J_r_inv, row = se3_jr_inv(error), 6 * first
+        for m in range(6):
+            for c in range(r + CAMERA_TAIL):
+                J[row + m, c] = 0.0
+            J[row + m, r] = error[m]
+            for n in range(3):
+                J[row + m, r + CLOCK + 1] += J_r_inv[m, n] * predicted[n, 3]
+        for end in range(2):
+            # By a twist [rho, phi] of the body, seen from camera k; rho is R' dp.
+            sign, state, T_w_b = 1.0 - 2.0 * end, s * (first + end), Ts_w_b[end]
+            adj = se3_adj(T_ck_bk1 if end else T_c_b)
+            _shrunk_product(J_r_inv, shrink, adj, sign, by_twist)
+            for m in range(6):
+                for j in range(6):
+                    J[row + m, r + OWN + j] += by_twist[m, j]
+                for j in range(3):
+                    by_pose[m, j], by_pose[m, 3 + j] = by_twist[m, 3 + j], 0.0
+                    for n in range(3):
+                        by_pose[m, 3 + j] += by_twist[m, n] * T_w_b[j, n]
+                    if ends == 0:
+                        J[row + m, state + j] = by_pose[m, j]
+                        J[row + m, state + 6 + j] = by_pose[m, 3 + j]
+            if ends > 0:
+                _through_carried(by_pose, carried[end], s, state, r, row, J)
 
 
 @kernel
@@ -422,151 +428,151 @@ def _shrunk_product(A: Array, shrink: float, B: Array, sign: float, out: Array) 
 
 
 @kernel
-def _marker_columns(by_phi: Array, by_p: Array, carried: Array, s: int, J: Array) -> None:
-    """Rows of J by the state, gravity and the instant, from derivatives by the carried pose."""
-    for i in range(3):
-        for c in range(CARRIED):
-            total = 0.0
-            for n in range(3):
-                total += by_phi[i, n] * carried[n, c] + by_p[i, n] * carried[3 + n, c]
-            if c < s:
-                J[i, c] = total
-            elif c < 18:
-                J[i, s + BIASES + c - MOTION] = total
-            else:
-                J[i, s + OWN + 6] = total
+def moved_clock(timed: Timed, kind: int, i: int, shared: Shared) -> float:
+    """Movement of the clock's offset since samples were integrated [s]."""
+    clock = POSITION_CLOCK.start if kind == POSITIONS else ORIENTATION_CLOCK.start
+    return shared.scalars[clock] + shared.scalars[clock + 1] * timed.elapsed[i] - timed.anchor[i]
 
 
 @kernel
-def position_factor(
-    T_w_b: Array, carried: Array, shared: Shared, p_w_m: Array, elapsed: float, s: int, J: Array
+def marker_factor(
+    kind: int,
+    value: Array,
+    elapsed: float,
+    unknowns: Unknowns,
+    T_w_b: Array,
+    carried: Array,
+    J: Array,
 ) -> None:
-    """Position of the marker on the carried state less the measured one, in w; 3 rows.
+    """Position of the marker on the carried state less the measured one, in w, or rotation from the
+    measured marker to that on the carried state, in the marker; 3 rows.
 
-    r = p_w_b + R_w_b p_b_m - p_w_m; p_w_m is (3, 1).
+    r = p_w_b + R_w_b p_b_m - p_w_m
+    r = Log(R_m_w R_w_b R_b_m)
     """
-    p_b_m, by_phi = np.empty(3), np.zeros((3, 3))
-    for i in range(3):
-        p_b_m[i] = shared.T_b_m[i, 3]
-    # By rotation of the carried body and, alike, of the marker about the body's origin.
-    add_cross_columns(T_w_b, p_b_m, -1.0, by_phi, 0, 0)
-    _marker_columns(by_phi, np.eye(3), carried, s, J)
-    for i in range(3):
-        r = T_w_b[i, 3] - p_w_m[i, 0]
+    T_b_m, s, by_pose = unknowns.shared.T_b_m, unknowns.size, np.zeros((3, 6))
+    for row in range(3):
+        for c in range(s + MARKER_TAIL):
+            J[row, c] = 0.0
+    if kind == POSITIONS:
+        p_b_m = T_b_m[:3, 3].copy()
+        add_cross_columns(T_w_b, p_b_m, -1.0, by_pose, 0, 0)
+        for row in range(3):
+            by_pose[row, 3 + row] = 1.0
+            J[row, s] = T_w_b[row, 3] - value[row, 0]
+            for j in range(3):
+                J[row, s] += T_w_b[row, j] * p_b_m[j]
+                J[row, s + OWN + j] = T_w_b[row, j]
+    else:
+        phi = so3_log(product_t(value, product(T_w_b, T_b_m)))
+        J_r_inv = so3_jr_inv(phi)
+        for row in range(3):
+            J[row, s] = phi[row]
+            for j in range(3):
+                for n in range(3):
+                    by_pose[row, j] += J_r_inv[row, n] * T_b_m[j, n]
+    _through_carried(by_pose, carried, s, 0, s, 0, J)
+    for row in range(3):
+        J[row, s + CLOCK + 1] = elapsed * J[row, s + CLOCK]
         for j in range(3):
-            r += T_w_b[i, j] * p_b_m[j]
-            J[i, s + OWN + j], J[i, s + OWN + 3 + j] = T_w_b[i, j], by_phi[i, j]
-        J[i, s + OWN + 7] = elapsed * J[i, s + OWN + 6]
-        J[i, s] = r
+            # A rotation of the marker about the body's origin is one of the carried body.
+            J[row, s + OWN + 3 + j] = by_pose[row, j]
 
 
 @kernel
-def orientation_factor(
-    T_w_b: Array, carried: Array, shared: Shared, R_w_m: Array, elapsed: float, s: int, J: Array
-) -> None:
-    """Rotation from the measured marker to that on the carried state, in the marker; 3 rows.
-
-    r = Log(R_m_w R_w_b R_b_m).
-    """
-    phi = so3_log(product_t(R_w_m, product(T_w_b, shared.T_b_m)))
-    J_r_inv, by_phi = so3_jr_inv(phi), np.zeros((3, 3))
-    for i in range(3):
-        for j in range(3):
-            for n in range(3):
-                by_phi[i, j] += J_r_inv[i, n] * shared.T_b_m[j, n]
-    _marker_columns(by_phi, np.zeros((3, 3)), carried, s, J)
-    for i in range(3):
-        for j in range(3):
-            J[i, s + OWN + j], J[i, s + OWN + 3 + j] = 0.0, by_phi[i, j]
-        J[i, s + OWN + 7] = elapsed * J[i, s + OWN + 6]
-        J[i, s] = phi[i]
-
-
-@kernel
-def vertical_factor(prior: VerticalPrior, states: States, shared: Shared, s: int, J: Array) -> None:
+def vertical_factor(prior: VerticalPrior, unknowns: Unknowns, J: Array) -> None:
     """Gravity at the first state against the vertical of earlier samples, whitened; 2 rows, and a
     third of zeros.
 
     r = W [g x down_b, b - b_tracked], with g the unit vector of gravity in the body.
     """
-    R_w_b, W = states.Ts_w_b[0], prior.white
-    g_b, away = np.zeros(3), np.empty(9)
-    for i in range(3):
-        for j in range(3):
-            g_b[i] -= R_w_b[j, i] * shared.R_w_g[j, 2]
-        away[3 + i] = states.bias_gyro[0, i] - prior.bias[i]
-        away[6 + i] = states.bias_acc[0, i] - prior.bias[3 + i]
-    down = prior.down_b
-    by_phi = np.empty((3, 5))
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        away[i] = g_b[j] * down[k] - g_b[k] * down[j]
-    # By rotation of the body, g moves by g x phi; by the two tilts, by axes y and -x of the level
-    # frame.
-    moved = np.zeros((5, 3))
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        moved[i, j], moved[i, k] = g_b[k], -g_b[j]
-        for n in range(3):
-            moved[3, i] += R_w_b[n, i] * shared.R_w_g[n, 1]
-            moved[4, i] -= R_w_b[n, i] * shared.R_w_g[n, 0]
-    for c in range(5):
-        for i in range(3):
-            j, k = (i + 1) % 3, (i + 2) % 3
-            by_phi[i, c] = moved[c, j] * down[k] - moved[c, k] * down[j]
-    bias = MOTION if s == STATE else s + BIASES
+    states, s, W = unknowns.states, unknowns.size, prior.white
+    bias, D = MOTION if s == STATE else s + BIASES, skew(prior.down_b)
+    R_b_g = product_t(states.Ts_w_b[0], unknowns.shared.R_w_g)
+    # g is -z of the level frame; it moves by g x phi with the body, by (y, -x) with the tilts.
+    up_b = R_b_g[:, 2].copy()
+    by_phi, by_axis = product(D, skew(up_b)), product(D, R_b_g)
     for row in range(3):
-        for c in range(s + OWN):
+        for c in range(s + IMU_TAIL):
             J[row, c] = 0.0
     for row in range(2):
-        for n in range(9):
-            J[row, s] += W[row, n] * away[n]
         for n in range(3):
+            J[row, s] += W[row, n] * by_axis[n, 2]
+            J[row, s] += W[row, 3 + n] * (states.bias_gyro[0, n] - prior.bias[n])
+            J[row, s] += W[row, 6 + n] * (states.bias_acc[0, n] - prior.bias[3 + n])
+            J[row, s + GRAVITY] -= W[row, n] * by_axis[n, 1]
+            J[row, s + GRAVITY + 1] += W[row, n] * by_axis[n, 0]
             for c in range(3):
                 J[row, c] += W[row, n] * by_phi[n, c]
-            for c in range(2):
-                J[row, s + GRAVITY + c] += W[row, n] * by_phi[n, 3 + c]
         for n in range(6):
             J[row, bias + n] = W[row, 3 + n]
 
 
 @kernel
-def prior_coordinates(
-    states: States, k: int, shared: Shared, mean: States, i: int, mean_shared: Shared,
-    delta: Array, J: Array,
-) -> None:  # fmt: skip
-    """Coordinates delta (39,) of state k and the shared parameters about state i of the means, and
-    their derivative J (39, 39)."""
-    T_w_b, mean_T_w_b = states.Ts_w_b[k], mean.Ts_w_b[i]
-    J.fill(0.0)
+def prior_factor(priors: StackedPriors, i: int, unknowns: Unknowns, J: Array) -> None:
+    """Coordinates of a state and the shared parameters about the means of prior i; 39 rows [state,
+    shared parameters], of which the first columns of J are (39, s + 31)."""
+    states, shared, s = unknowns.states, unknowns.shared, unknowns.size
+    mean, mean_shared, k = priors.states, priors.shared, priors.at_state[i]
+    T_w_b, mean_T_w_b, r, own = states.Ts_w_b[k], mean.Ts_w_b[i], s, s + BIASES + 6
+    bias = MOTION if s == STATE else s + BIASES
+    for row in range(STATE + SHARED):
+        for c in range(s + PRIOR_TAIL):
+            J[row, c] = 0.0
     phi = so3_log(product_t(mean_T_w_b, T_w_b))
     J_r_inv = so3_jr_inv(phi)
     for a in range(3):
-        delta[a] = phi[a]
-        delta[3 + a] = states.v_w[k, a] - mean.v_w[i, a]
-        delta[6 + a] = T_w_b[a, 3] - mean_T_w_b[a, 3]
-        delta[9 + a] = states.bias_gyro[k, a] - mean.bias_gyro[i, a]
-        delta[12 + a] = states.bias_acc[k, a] - mean.bias_acc[i, a]
+        J[a, r] = phi[a]
+        J[3 + a, r] = states.v_w[k, a] - mean.v_w[i, a]
+        J[6 + a, r] = T_w_b[a, 3] - mean_T_w_b[a, 3]
+        J[9 + a, r] = states.bias_gyro[k, a] - mean.bias_gyro[i, a]
+        J[12 + a, r] = states.bias_acc[k, a] - mean.bias_acc[i, a]
+        J[3 + a, 3 + a] = J[6 + a, 6 + a] = J[9 + a, bias + a] = J[12 + a, bias + 3 + a] = 1.0
         for b in range(3):
             J[a, b] = J_r_inv[a, b]
-    for a in range(3, 15):
-        J[a, a] = 1.0
+    for a in range(SCALARS):
+        J[STATE + a, r] = shared.scalars[a] - mean_shared.scalars[i, a]
+        J[STATE + a, own + a] = 1.0
     # Down in the mean's level frame: (-y, x, -1) for a small tilt (x, y).
-    M = product_t(mean_shared.R_w_g, shared.R_w_g)
-    delta[15], delta[16] = -M[1, 2], M[0, 2]
-    J[15, 15], J[16, 15] = M[1, 1], -M[0, 1]
-    J[15, 16], J[16, 16] = -M[1, 0], M[0, 0]
-    for pose in range(2):
-        at = 18 if pose == 0 else 26
-        T = shared.T_b_c if pose == 0 else shared.T_b_m
-        mean_T = mean_shared.T_b_c if pose == 0 else mean_shared.T_b_m
+    M, tilt = product_t(mean_shared.R_w_g[i], shared.R_w_g), TILT.start
+    row, column = STATE + tilt, own + tilt
+    J[row, r], J[row + 1, r] = -M[1, 2], M[0, 2]
+    J[row, column], J[row + 1, column] = M[1, 1], -M[0, 1]
+    J[row, column + 1], J[row + 1, column + 1] = -M[1, 0], M[0, 0]
+    for is_marker in (False, True):
+        T = shared.T_b_m if is_marker else shared.T_b_c
+        mean_T = mean_shared.T_b_m[i] if is_marker else mean_shared.T_b_c[i]
+        first = MARKER_POSE.start if is_marker else CAMERA_POSE.start
         xi = se3_log(se3_mul(T, se3_inv(mean_T)))
         J_l_inv = se3_jl_inv(xi)
         for a in range(6):
-            delta[at + a] = xi[a]
+            J[STATE + first + a, r] = xi[a]
             for b in range(6):
-                J[at + a, at + b] = J_l_inv[a, b]
-    for place, scalar in ((17, 0), (24, 1), (25, 2), (32, 3), (34, 4), (33, 5), (35, 6),
-                          (36, 7), (37, 8), (38, 9)):  # fmt: skip
-        delta[place] = shared.scalars[scalar] - mean_shared.scalars[scalar]
-        J[place, place] = 1.0
+                J[STATE + first + a, own + first + b] = J_l_inv[a, b]
+
+
+@kernel
+def factor(
+    measurements: Measurements,
+    markers: Markers | None,
+    kind: int,
+    i: int,
+    unknowns: Unknowns,
+    J: Array,
+) -> tuple[int, int, Array]:
+    """Rows of any factor, by its kind and number; its numbers of states and rows, and W with
+    W'W = cov^-1."""
+    if kind == IMU:
+        imu_factor(measurements.spans, i, unknowns, J)
+        return 2, unknowns.size, measurements.white[i]
+    motions = measurements.motions
+    if kind == CAMERA:
+        camera_factor(motions, measurements.instant, i, unknowns, J)
+    elif markers is not None:
+        timed = markers.positions if kind == POSITIONS else markers.orientations
+        T_w_b, carried = np.empty((4, 4)), np.empty((6, CARRIED))
+        moved = moved_clock(timed, kind, i, unknowns.shared)
+        carry(timed.spans, i, unknowns, timed.at_state[i], moved, T_w_b, carried)
+        marker_factor(kind, timed.value[i], timed.elapsed[i], unknowns, T_w_b, carried, J)
+        return 1, 3, timed.white[i]
+    return motions.span[i] + 1, 6 * motions.span[i], motions.white[i]

@@ -16,11 +16,11 @@ import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
 from maci2.errors import MeasurementError
-from maci2.estimator.config import SolverConfig
 from maci2.estimator.measurements import Spans
 from maci2.estimator.normal_equations import eliminate, inverse_spd
+from maci2.estimator.problem import SolverConfig
 from maci2.geometry.se3 import se3_inv, se3_mul, so3_log_stack
-from maci2.geometry.so3 import product, product_t, so3_exp, so3_jl_inv, so3_jr, so3_log
+from maci2.geometry.so3 import norm3, product, product_t, so3_exp, so3_jl_inv, so3_jr, so3_log
 from maci2.imu import BiasPrior, ImuMeasurements, Preintegrated, Rule, preintegrate
 from maci2.jit import kernel
 from maci2.types import Array
@@ -296,18 +296,44 @@ def start_values(
     Rotations are the gyroscope's, whose bias is known by now and which drifts less than vision's
     over many steps; translations are vision's.
     """
-    steps, dt = vision.Ts_ck_ck1.copy(), pre.dt[:, None]
-    steps[:, :3, :3] = T_b_c[:3, :3].T @ pre.gamma @ T_b_c[:3, :3]
-    Ts_c0_b = chained_poses(steps) @ se3_inv(np.ascontiguousarray(T_b_c))
-    Rs_c0_b, p_c0_b = Ts_c0_b[:, :3, :3], Ts_c0_b[:, :3, 3]
-    alpha_c0, beta_c0 = ((Rs_c0_b[:-1] @ x[:, :, None])[..., 0] for x in (pre.alpha, pre.beta))
-    u = (np.diff(p_c0_b, axis=0) - alpha_c0) / dt
-    g_c0 = (np.diff(u, axis=0) - beta_c0[:-1]).sum(axis=0)
-    g_c0 *= gravity_norm / np.linalg.norm(g_c0)
-    # No position row follows the last keyframe; the velocity row before it does.
-    last = u[-1] + 0.5 * dt[-1] * g_c0 + beta_c0[-1]
-    v_c0 = np.vstack([u - 0.5 * dt * g_c0, last])
-    return Ts_c0_b, (v_c0[:, None] @ Rs_c0_b)[:, 0], g_c0
+    start: tuple[Array, Array, Array] = _start_values(
+        pre.dt, pre.gamma, pre.beta, pre.alpha, vision.Ts_ck_ck1, T_b_c, gravity_norm
+    )
+    return start
+
+
+@kernel
+def _start_values(
+    dt: Array, gamma: Array, beta: Array, alpha: Array, Ts_ck_ck1: Array, T_b_c: Array, norm: float
+) -> tuple[Array, Array, Array]:
+    m, steps, T_c_b = len(dt), Ts_ck_ck1.copy(), se3_inv(T_b_c)
+    for k in range(m):
+        steps[k, :3, :3] = product_t(T_b_c, product(gamma[k], T_b_c))
+    Ts_c0_b = chained_poses(steps)
+    for k in range(m + 1):
+        Ts_c0_b[k] = se3_mul(Ts_c0_b[k], T_c_b)
+    u, beta_c0, g_c0 = np.zeros((m, 3)), np.zeros((m, 3)), np.zeros(3)
+    for k in range(m):
+        for i in range(3):
+            alpha_c0 = 0.0
+            for j in range(3):
+                alpha_c0 += Ts_c0_b[k, i, j] * alpha[k, j]
+                beta_c0[k, i] += Ts_c0_b[k, i, j] * beta[k, j]
+            u[k, i] = (Ts_c0_b[k + 1, i, 3] - Ts_c0_b[k, i, 3] - alpha_c0) / dt[k]
+            if k > 0:
+                g_c0[i] += u[k, i] - u[k - 1, i] - beta_c0[k - 1, i]
+    g_c0 *= norm / norm3(g_c0)
+    v_b = np.zeros((m + 1, 3))
+    for k in range(m + 1):
+        for j in range(3):
+            # No position row follows the last keyframe; the velocity row before it does.
+            n = min(k, m - 1)
+            v = u[n, j] - 0.5 * dt[n] * g_c0[j]
+            if k == m:
+                v += dt[n] * g_c0[j] + beta_c0[n, j]
+            for i in range(3):
+                v_b[k, i] += Ts_c0_b[k, j, i] * v
+    return Ts_c0_b, v_b, g_c0
 
 
 def lever_arm(pre: Preintegrated, vision: "RelativePoses", R_b_c: Array, prior: BiasPrior) -> Array:

@@ -21,9 +21,7 @@ import numpy as np
 
 from maci2.calibration_prior import UNKNOWN
 from maci2.errors import MeasurementError
-from maci2.estimator.config import SolverConfig
-from maci2.estimator.factors import Spans, vertical_factor
-from maci2.estimator.first_camera import first_camera_guess, state_and_posterior
+from maci2.estimator.factors import IMU, IMU_TAIL, places, vertical_factor
 from maci2.estimator.initial_guess import (
     LARGEST_OFFSET_S,
     OFFSET_STD_S,
@@ -32,7 +30,7 @@ from maci2.estimator.initial_guess import (
     on_imu_clock,
     start_values,
 )
-from maci2.estimator.measurements import Measurements, integrate_spans, with_motion_only
+from maci2.estimator.measurements import Measurements, Spans, integrate_spans, with_motion_only
 from maci2.estimator.outliers import (
     choose_motions,
     inlier_poses,
@@ -42,13 +40,13 @@ from maci2.estimator.outliers import (
     without,
 )
 from maci2.estimator.problem import (
+    BIAS_ACC,
+    BIAS_GYRO,
     CAMERA,
     CAMERA_CLOCK,
-    CAMERA_CLOCK_AT,
-    LOG_SCALE_AT,
-    MOTION,
     SCALE,
     SHARED,
+    STATE,
     CameraMotions,
     Free,
     GaussianPrior,
@@ -56,17 +54,23 @@ from maci2.estimator.problem import (
     Loss,
     Problem,
     Shared,
+    SolverConfig,
     States,
     shared_parameters,
 )
-from maci2.estimator.results import Posterior, SolveReport, VIState
+from maci2.estimator.results import (
+    Posterior,
+    SolveReport,
+    VIState,
+    first_camera_guess,
+    state_and_posterior,
+)
 from maci2.estimator.solver import (
     Covariance,
     Solution,
     SolverOptions,
     camera_squares,
     covariance,
-    evaluated,
     solve,
 )
 from maci2.geometry.gaussian import chi2_quantile
@@ -109,10 +113,6 @@ CLOCK_STD_S = 0.001
 """Prior of the time offset while extrinsics and scale are freed for their test [s]: the clocks are
 then taken as stated, and the pull against this prior measures the offset."""
 
-TEST_DECREMENT = 0.04
-"""Decrease of the cost at which a solution ends that only tests stated constants: no unknown moves
-by more than a fifth of a standard deviation."""
-
 
 class Solved(NamedTuple):
     """A solved motion."""
@@ -132,7 +132,7 @@ class Solved(NamedTuple):
     @property
     def stamps_ns(self) -> Stamps:
         """(n,) keyframes on the IMU's clock."""
-        rest_s = float(self.solution.shared.scalars[CAMERA_CLOCK_AT])
+        rest_s = float(self.solution.shared.scalars[CAMERA_CLOCK])
         stamps_ns = self.solution.problem.stamps_ns
         return stamps_ns if rest_s == 0.0 else stamps_ns + round(rest_s * NS)
 
@@ -144,11 +144,11 @@ class Solved(NamedTuple):
         solution, free = self.solution, self.solution.problem.free
         posterior = determined_covariance(solution, exactly)
         scalars = solution.shared.scalars
-        scale, std_scale, std_offset_s = float(np.exp(scalars[LOG_SCALE_AT])), np.nan, np.nan
+        scale, std_scale, std_offset_s = float(np.exp(scalars[SCALE])), np.nan, np.nan
         if posterior is not None and (free.scale or free.camera_clock):
             cov = posterior.of(slice(SCALE, CAMERA_CLOCK + 1))
             std_scale, std_offset_s = scale * float(cov[0, 0] ** 0.5), float(cov[1, 1] ** 0.5)
-        offset_s = self.offset_s + float(scalars[CAMERA_CLOCK_AT])
+        offset_s = self.offset_s + float(scalars[CAMERA_CLOCK])
         report = SolveReport(
             solution.converged,
             self.first.cost,
@@ -205,7 +205,9 @@ def solve_window(
     if config.robust and suspicious(solved.report):
         solved = _without_outliers(imu, choice.vision, T_b_c, config, offset_s, solved)
     report = replace(solved.report, solve_ms=1e3 * (time.perf_counter() - began))
-    return solved._replace(report=with_choice(report, choice))
+    return solved._replace(
+        report=report if choice.vision is vision else with_choice(report, choice)
+    )
 
 
 def _solve(
@@ -322,25 +324,22 @@ def free_with_prior(
     `std` (24,) are standard deviations of the shared parameters about the nominal ones: zero takes
     one as known, infinity says that nothing is.
     """
-    uncertain = std > 0.0
-    free = replace(
-        free,
-        camera=bool(uncertain[CAMERA].any()),
-        scale=bool(uncertain[SCALE]),
-        camera_clock=bool(uncertain[CAMERA_CLOCK]),
-    )
-    std = np.where(uncertain, std, np.inf)
-    known = np.concatenate([np.full(MOTION, np.inf), biases.std_gyro, biases.std_acc, std])
+    is_free, info = (std > 0.0).tolist(), np.zeros(STATE + SHARED)
+    info[BIAS_GYRO], info[BIAS_ACC] = biases.std_gyro**-2.0, biases.std_acc**-2.0
+    if any(is_free):
+        camera, scale, clock = any(is_free[CAMERA]), is_free[SCALE], is_free[CAMERA_CLOCK]
+        free = replace(free, camera=camera, scale=scale, camera_clock=clock)
+        info[STATE:][is_free] = std[is_free] ** -2.0
     mean_gyro, mean_acc = biases.mean_gyro[None], biases.mean_acc[None]
     state = States(np.eye(4)[None], np.zeros((1, 3)), mean_gyro, mean_acc)
-    return free, GaussianPrior(0, state, nominal, np.diag(known**-2.0))
+    return free, GaussianPrior(0, state, nominal, np.diag(info))
 
 
 def camera_motions(vision: "RelativePoses", used: Indices, loss: Loss = Loss()) -> CameraMotions:
     """Some relative poses as motions over two keyframes each. Those that were not measured have the
     covariance of any motion."""
     covs = vision.covs_T_ck_ck1[used]
-    return CameraMotions.checked(used, vision.Ts_ck_ck1[used], covs, loss)
+    return CameraMotions(used, vision.Ts_ck_ck1[used], covs, loss, checked=True)
 
 
 def solve_motion(
@@ -362,7 +361,7 @@ def solve_motion(
         solution = solve(problem, states, shared, options, before)
         iterations, solves = iterations + solution.iterations, solves + solution.solves
         states, shared, before = solution.states, solution.shared, None
-        clock_s, cost = float(shared.scalars[CAMERA_CLOCK_AT]), solution.cost
+        clock_s, cost = float(shared.scalars[CAMERA_CLOCK]), solution.cost
         outside = abs(offset_s + clock_s) > LARGEST_OFFSET_S
         if outside or not solution.converged or not np.isfinite(cost):
             solution = replace(solution, converged=solution.converged and not outside)
@@ -372,12 +371,12 @@ def solve_motion(
             offset_s += clock_s
             continue
         before = solution.measurements
-        squares = camera_squares(before, states, shared, problem.state_size)
-        # Where no pose is farther off than noise, the optimum of squares is that of robust losses.
-        is_robust = problem.camera[0].loss.kind != "none"
-        if robust and not is_robust and squares.max(initial=0.0) > VISUAL_LIMIT**2:
-            problem = with_loss(problem, HUBER)
-            continue
+        if robust and problem.camera[0].loss.kind == "none":
+            squares = camera_squares(before, solution.unknowns)
+            # Where no pose is farther off than noise, robust losses have the optimum of squares.
+            if squares.max(initial=0.0) > VISUAL_LIMIT**2:
+                problem = with_loss(problem, HUBER)
+                continue
         inflation, dof = problem.inflation, solution.dof
         first = first or solution
         if cost <= (_largest_chi2(dof) if inflation == 1.0 else SETTLED * dof):
@@ -390,7 +389,7 @@ def with_loss(problem: Problem, loss: Loss) -> Problem:
     """The problem with another loss of the camera's motions."""
     if problem.camera[0].loss == loss:
         return problem
-    return replace(problem, camera=tuple(stack.with_loss(loss) for stack in problem.camera))
+    return replace(problem, camera=tuple(replace(stack, loss=loss) for stack in problem.camera))
 
 
 def determined_covariance(solution: Solution, exactly: bool = True) -> Covariance | None:
@@ -425,63 +424,8 @@ def _on_moved_clock(problem: Problem, shared: Shared, clock_s: float) -> tuple[P
 
 def _earlier(shared: Shared, clock_s: float) -> Shared:
     scalars = shared.scalars.copy()
-    scalars[CAMERA_CLOCK_AT] -= clock_s
+    scalars[CAMERA_CLOCK] -= clock_s
     return shared._replace(scalars=scalars)
-
-
-def window_at(
-    imu: ImuMeasurements,
-    vision: "RelativePoses",
-    state: VIState,
-    config: SolverConfig,
-    inflation: float,
-    scale: float | None = None,
-) -> Solution:
-    """A window's problem at a known state, for its covariance and residuals. Without `scale` vision
-    is taken as metric."""
-    vision = _at(vision, state.stamps_ns)
-    if scale is None and vision.std_scale > 0.0:
-        vision = replace(vision, std_scale=0.0)
-    states, shared = _guess_at(state)
-    shared.scalars[LOG_SCALE_AT] = np.log(scale or 1.0)
-    problem = replace(window_problem(imu, vision, config), inflation=inflation)
-    loss = HUBER if config.robust else Loss()
-    return evaluated(with_loss(problem, loss), states, shared)
-
-
-def _guess_at(state: VIState) -> tuple[States, Shared]:
-    return first_camera_guess(
-        state.Ts_c0_b,
-        state.velocity_b,
-        state.gravity_c0,
-        state.gyro_bias_residual,
-        state.acc_bias_residual,
-        state.T_b_c,
-    )
-
-
-def solve_with_free_constants(
-    imu: ImuMeasurements,
-    vision: "RelativePoses",
-    state: VIState,
-    config: SolverConfig,
-    spans: Spans | None = None,
-) -> tuple[VIState, Posterior | None, SolveReport]:
-    """A window solved again with extrinsics, scale and clock free, from a solution that took them
-    as stated; `spans` are the samples integrated between its keyframes, where they are at hand.
-
-    Squares, for robust losses would take the scale's error for outliers, and more steps, for what a
-    window hardly shows lies at the end of a long valley.
-    """
-    states, shared = _guess_at(state)
-    problem = window_problem(imu, _at(vision, state.stamps_ns), config, T_b_c=state.T_b_c)
-    options = SolverOptions(
-        4 * config.max_iterations, decrement=TEST_DECREMENT, reintegrate_above=RELINEARIZE_ABOVE
-    )
-    # Clocks are nearly as stated, and samples may end with the keyframes.
-    before = None if spans is None else with_motion_only(problem, spans)
-    solved = solve_motion(problem, states, shared, 0.0, False, options, np.inf, before)
-    return solved.answer(imu)
 
 
 def _vertical_chi2(solved: Solved) -> float | None:
@@ -497,12 +441,10 @@ def _vertical_chi2(solved: Solved) -> float | None:
     if prior is None or not solution.converged:
         return None
     cov = covariance(solution)
-    rows = np.zeros((3, s + 10))
-    vertical_factor(prior, solution.states, solution.shared, s, rows)
+    rows, place = np.zeros((3, s + IMU_TAIL)), places(solution.columns, IMU)
+    vertical_factor(prior, solution.unknowns, rows)
     r, J = rows[:2, s], np.zeros((2, s + b))
-    J[:, :s] = rows[:2, :s]
-    columns = solution.columns[:9]
-    J[:, s + columns[columns >= 0]] = rows[:2, s + 1 :][:, columns >= 0]
+    J[:, :s], J[:, s + place[1]] = rows[:2, :s], rows[:2, s + place[0]]
     spread = np.eye(2) - J @ cov.joints(np.zeros(1, dtype=np.int64), False)[0] @ J.T
     squared = float(r @ np.linalg.solve(spread, r))
     return squared / max(1.0, (solution.cost - squared) / max(solution.dof - 2, 1))

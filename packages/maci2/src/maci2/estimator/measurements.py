@@ -1,40 +1,38 @@
 """The measurements of a problem as arrays for the kernels: samples integrated at the present biases
 and clocks, covariances as whitening matrices."""
 
+from collections.abc import Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
 from maci2.errors import MeasurementError
-from maci2.estimator.factors import Spans
-from maci2.estimator.normal_equations import CAUCHY, HUBER, NO_LOSS
 from maci2.estimator.problem import (
-    CAMERA_CLOCK_AT,
-    GYRO_SCALE_AT,
+    CAMERA_CLOCK,
+    GYRO_SCALE,
     MOTION,
-    ORIENTATION_CLOCK_AT,
-    POSITION_CLOCK_AT,
+    ORIENTATION_CLOCK,
+    POSITION_CLOCK,
     SHARED,
     STATE,
     CameraMotions,
     GaussianPrior,
     Indices,
     Loss,
-    MarkerOrientations,
-    MarkerPositions,
+    LossKind,
+    MarkerMeasurements,
     Problem,
     Shared,
     States,
+    shared_parameters,
+    shared_prior,
 )
 from maci2.geometry.gaussian import chi2_quantile, chi2_significance, square_root_information
-from maci2.geometry.so3 import so3_log
+from maci2.geometry.se3 import so3_log_stack
 from maci2.imu import ALPHA, BETA, GAMMA, NO_VERTICAL, ImuMeasurements, Rule, VerticalPrior
 from maci2.imu.preintegration import MAX_GAP_PERIODS, integrate_segments
-from maci2.jit import kernel
 from maci2.types import NS, Array, Stamps
-
-_LOSSES = {"none": NO_LOSS, "huber": HUBER, "cauchy": CAUCHY}
 
 USUAL_SAMPLES = 200
 """Samples, the first ones, whose median step is the usual one."""
@@ -43,19 +41,48 @@ SCALE_STEP = 1e-4
 """Change of a gyroscope's scale for the central difference of the integrated motion."""
 
 
+_LOSSES = get_args(LossKind)
+
+Stack = TypeVar("Stack", bound=tuple[Any, ...])
+
+
+class Spans(NamedTuple):
+    """IMU motion over m stretches of time, each with the biases it was integrated with."""
+
+    dt: Array
+    """(m,) [s]"""
+    gamma: Array
+    """(m, 3, 3) rotation from the start of a span to its end."""
+    beta: Array
+    """(m, 3) velocity change without gravity, in the first frame [m/s]."""
+    alpha: Array
+    """(m, 3) position change without gravity and initial velocity, in the first frame [m]."""
+    cov: Array
+    """(m, 9, 9) order [gamma, beta, alpha]."""
+    by_bias: Array
+    """(m, 9, 6) derivative by gyroscope and accelerometer bias."""
+    bias: Array
+    """(m, 6) gyroscope and accelerometer bias taken off the samples [rad/s, m/s^2]."""
+    reading: Array
+    """(m, 6) angular rate and specific force as read at the end of a span [rad/s, m/s^2]; (0, 6)
+    where nothing is carried beyond it."""
+    by_scale: Array
+    """(m, 9, 3) derivative by the gyroscope's scale; (0, 9, 3) where that is known."""
+    gyro_scale: Array
+    """(m, 3) scale errors with which the samples were integrated; (0, 3) where that is known."""
+
+
 class Motions(NamedTuple):
     """m motions of the camera; see `CameraMotions`."""
 
     state: Indices
     """(m,) first state, rising."""
     span: Indices
-    """(m,) q, relative poses of each."""
-    at: Indices
-    """(m,) place of its first one in `Ts_ck_ck1`."""
+    """(m,) relative poses of each, q at most."""
     Ts_ck_ck1: Array
-    """(sum of q, 4, 4)"""
+    """(m, q, 4, 4)"""
     white: Array
-    """(m, d, d) of which the upper left (6 q, 6 q) is W with W'W = cov^-1."""
+    """(m, 6 q, 6 q) W with W'W = cov^-1 in the upper left of the relative poses of each."""
     loss: Array
     """(m, 2) which loss, and its limit in standard deviations."""
 
@@ -76,7 +103,7 @@ class Timed(NamedTuple):
     white: Array
     """(m, 3, 3) W with W'W = cov^-1."""
     loss: Array
-    """(2,) which loss, and its limit in standard deviations."""
+    """(m, 2) which loss, and its limit in standard deviations."""
 
 
 class Markers(NamedTuple):
@@ -91,10 +118,8 @@ class StackedPriors(NamedTuple):
 
     at_state: Indices
     states: States
-    R_w_g: Array
-    T_b_c: Array
-    T_b_m: Array
-    scalars: Array
+    shared: Shared
+    """Of each prior: arrays with one more dimension in front."""
     info: Array
     """(m, 39, 39)"""
     eta: Array
@@ -118,6 +143,22 @@ class Measurements(NamedTuple):
     priors: StackedPriors
 
 
+def rows_of(stack: Stack, rows: Any) -> Stack:
+    """Some rows of all arrays in a stack."""
+    parts = (rows_of(v, rows) if isinstance(v, tuple) else v[rows] for v in stack)
+    return type(stack)(*parts)
+
+
+def joined(stacks: Sequence[Stack]) -> Stack:
+    """Stacks of one kind behind each other; empty ones are left out."""
+    stacks = [stack for stack in stacks if len(stack[0])] or stacks
+    if len(stacks) == 1:
+        return stacks[0]
+    columns = zip(*stacks, strict=True)
+    parts = (joined(v) if isinstance(v[0], tuple) else np.concatenate(v) for v in columns)
+    return type(stacks[0])(*parts)
+
+
 def assemble(
     problem: Problem, states: States, shared: Shared, before: Measurements | None = None
 ) -> Measurements:
@@ -126,38 +167,26 @@ def assemble(
     `before` are the measurements of the first states, as assembled earlier: their IMU motion is
     taken from there, at the biases it was integrated with.
     """
-    stamps_ns = problem.stamps_ns
-    bias = _biases(states)
-    known = 0 if before is None else len(before.white)
-    new_ns = stamps_ns[known:]
-    spans, white = NO_SPANS, np.zeros((0, problem.state_size, problem.state_size))
-    if len(new_ns) > 1:
-        gyro_scale = shared.scalars[GYRO_SCALE_AT] if problem.free.gyro_scale else None
-        spans = integrate_spans(
-            problem.imu, new_ns[:-1], new_ns[1:], bias[known:-1], problem.rule, gyro_scale
-        )
-        white = _imu_weights(problem, spans)
+    before = before or with_motion_only(problem, NO_SPANS)
+    imu, stamps_ns, bias = problem.imu, problem.stamps_ns, _biases(states)
+    spans, white, instant = before.spans, before.white, NO_SPANS
+    known = len(white)
+    if known < len(stamps_ns) - 1:
+        gyro_scale = shared.scalars[GYRO_SCALE] if problem.free.gyro_scale else None
+        starts_ns, ends_ns = stamps_ns[known:-1], stamps_ns[known + 1 :]
+        new = integrate_spans(imu, starts_ns, ends_ns, bias[known:-1], problem.rule, gyro_scale)
+        new_white = _imu_weights(problem, new)
         # Across a gap of the samples only the biases are connected.
-        white[_across_gaps(problem.imu, new_ns, problem.longest_span_s), :MOTION] = 0.0
-    with_clock = problem.free.camera_clock or shared.scalars[CAMERA_CLOCK_AT] != 0.0
-    new_ns, new_bias = (stamps_ns[:0], bias[:0]) if not with_clock else (stamps_ns, bias)
-    first = 0
-    if before is not None and with_clock:
-        first = len(before.instant.dt)
-        new_ns, new_bias = new_ns[first:], new_bias[first:]
-    instant = integrate_spans(problem.imu, new_ns, new_ns, new_bias, with_reading=True)
-    if before is not None:
-        white = np.concatenate([before.white, white]) if len(white) else before.white
-        spans = _joined(before.spans, spans)
-        if with_clock:
-            instant = _joined(before.instant, instant)
+        new_white[_across_gaps(imu, stamps_ns[known:], problem.longest_span_s), :MOTION] = 0.0
+        spans, white = joined([spans, new]), np.concatenate([white, new_white])
+    if problem.free.camera_clock or shared.scalars[CAMERA_CLOCK] != 0.0:
+        later = slice(len(before.instant.dt), None)
+        new_ns = stamps_ns[later]
+        new = integrate_spans(imu, new_ns, new_ns, bias[later], with_reading=True)
+        instant = joined([before.instant, new])
+    vertical = problem.vertical or NO_VERTICAL
     return Measurements(
-        spans,
-        white,
-        _motions(problem),
-        instant,
-        problem.vertical or NO_VERTICAL,
-        stack_priors(problem.priors),
+        spans, white, _motions(problem), instant, vertical, stack_priors(problem.priors)
     )
 
 
@@ -167,16 +196,15 @@ def assemble_markers(problem: Problem, states: States, shared: Shared) -> Marker
     if problem.positions is None and problem.orientations is None:
         return None
     return Markers(
-        _timed(problem, problem.positions, states, shared, POSITION_CLOCK_AT),
-        _timed(problem, problem.orientations, states, shared, ORIENTATION_CLOCK_AT),
+        _timed(problem, problem.positions, states, shared, POSITION_CLOCK),
+        _timed(problem, problem.orientations, states, shared, ORIENTATION_CLOCK),
     )
 
 
 def with_motion_only(problem: Problem, spans: Spans) -> Measurements:
     """Integrated motion of the IMU as earlier measurements of the whole problem."""
-    return Measurements(
-        spans, _imu_weights(problem, spans), NO_MOTIONS, NO_SPANS, NO_VERTICAL, stack_priors(())
-    )
+    white = _imu_weights(problem, spans)
+    return Measurements(spans, white, NO_MOTIONS, NO_SPANS, NO_VERTICAL, NO_PRIORS)
 
 
 def integrate_spans(
@@ -196,52 +224,33 @@ def integrate_spans(
     m = len(starts_ns)
     if m == 0:
         return NO_SPANS
-    reading, by_scale, scale = np.zeros((0, 6)), np.zeros((0, 9, 3)), np.zeros(3)
+
+    def integrated(gyro_scale: Array | None) -> tuple[Array, ...]:
+        samples = imu
+        if gyro_scale is not None:
+            samples, gyro = copy(imu), imu.gyro * (1.0 + gyro_scale)
+            object.__setattr__(samples, "gyro", gyro)  # which is not checked again
+        return integrate_segments(samples, starts_ns, ends_ns, bias, rule == "midpoint")
+
+    reading, by_scale, scale = NO_SPANS[-3:]
     if gyro_scale is not None:
-        by_scale = np.empty((m, 9, 3))
+        by_scale, scale = np.empty((m, 9, 3)), np.tile(gyro_scale, (m, 1))
         for axis, step in enumerate(SCALE_STEP * np.eye(3)):
-            low, high = (
-                _integrated(imu, starts_ns, ends_ns, bias, rule, gyro_scale + way * step)
-                for way in (-1.0, 1.0)
-            )
+            low, high = integrated(gyro_scale - step), integrated(gyro_scale + step)
             by_scale[:, :, axis] = _difference(low, high) / (2.0 * SCALE_STEP)
-        scale = np.array(gyro_scale)
-    dt, gamma, beta, alpha, cov, by_bias = _integrated(
-        imu, starts_ns, ends_ns, bias, rule, gyro_scale
-    )
     if with_reading:
         after = np.clip(np.searchsorted(imu.stamps_ns, ends_ns), 1, len(imu.stamps_ns) - 1)
         before_ns = imu.stamps_ns[after - 1]
         share = ((ends_ns - before_ns) / (imu.stamps_ns[after] - before_ns))[:, None]
         earlier, later = (np.hstack([imu.gyro[at], imu.acc[at]]) for at in (after - 1, after))
         reading = earlier + share * (later - earlier)
-    return Spans(dt, gamma, beta, alpha, cov, by_bias, bias, reading, by_scale, scale)
-
-
-def _integrated(
-    imu: ImuMeasurements,
-    starts_ns: Stamps,
-    ends_ns: Stamps,
-    bias: Array,
-    rule: Rule,
-    gyro_scale: Array | None,
-) -> tuple[Array, ...]:
-    if gyro_scale is not None:
-        imu = copy_with_gyro(imu, imu.gyro * (1.0 + gyro_scale))
-    return integrate_segments(imu, starts_ns, ends_ns, bias, rule == "midpoint")
-
-
-def copy_with_gyro(imu: ImuMeasurements, gyro: Array) -> ImuMeasurements:
-    """The samples with other angular rates, which are not checked again."""
-    changed = copy(imu)
-    object.__setattr__(changed, "gyro", gyro)
-    return changed
+    return Spans._make([*integrated(gyro_scale), bias, reading, by_scale, scale])
 
 
 def _difference(low: tuple[Array, ...], high: tuple[Array, ...]) -> Array:
     """(m, 9) change of integrated motion, gamma on the right."""
-    turned = [so3_log(np.ascontiguousarray(a.T @ b)) for a, b in zip(low[1], high[1], strict=True)]
-    return np.hstack([np.array(turned), high[2] - low[2], high[3] - low[3]])
+    turned = so3_log_stack(np.swapaxes(low[1], 1, 2) @ high[1])
+    return np.hstack([turned, high[2] - low[2], high[3] - low[3]])
 
 
 def _biases(states: States) -> Array:
@@ -250,22 +259,12 @@ def _biases(states: States) -> Array:
     return bias
 
 
-def _joined(spans: Spans, further: Spans) -> Spans:
-    if not len(further.dt):
-        return spans
-    joined = (np.concatenate(values) for values in zip(spans[:-1], further[:-1], strict=True))
-    return Spans._make([*joined, further.gyro_scale])
-
-
-def cut(spans: Spans, part: slice) -> Spans:
-    """Some of the spans."""
-    return Spans._make([*(values[part] for values in spans[:-1]), spans.gyro_scale])
-
-
 def _imu_weights(problem: Problem, spans: Spans) -> Array:
     """(m, s, s) W with W'W = cov^-1 of each span, with the walk of the biases where they walk."""
-    cov = spans.cov
-    if problem.state_size == STATE:
+    s, cov = problem.state_size, spans.cov
+    if not len(cov):
+        return np.zeros((0, s, s))
+    if s == STATE:
         cov = walking_covariance(spans, *problem.walks)
     elif problem.imu_weights == "identity":
         cov = np.tile(np.eye(9), (len(spans.dt), 1, 1))
@@ -311,32 +310,24 @@ def _across_gaps(imu: ImuMeasurements, stamps_ns: Stamps, longest_span_s: float)
             f"problem needs {stamps_ns[0]}..{stamps_ns[-1]} ns; drop states outside the IMU "
             "samples."
         )
-    longest_ns = longest_steps(imu.stamps_ns, stamps_ns)
-    some_ns = imu.stamps_ns[:USUAL_SAMPLES]
-    usual_ns = np.median(some_ns[1:] - some_ns[:-1])
+    first = np.searchsorted(imu.stamps_ns, stamps_ns[:-1], side="right") - 1
+    last = np.searchsorted(imu.stamps_ns, stamps_ns[1:])
+    steps_ns = np.diff(imu.stamps_ns[first[0] : last[-1] + 1])
+    # Segments of `reduceat` end where the next begins, which leaves out a step across a state.
+    longest_ns = np.maximum.reduceat(steps_ns, first - first[0])
+    longest_ns = np.maximum(longest_ns, steps_ns[last - 1 - first[0]])
+    usual_ns = np.median(np.diff(imu.stamps_ns[:USUAL_SAMPLES]))
     far = stamps_ns[1:] - stamps_ns[:-1] > longest_span_s * NS
     return np.asarray(far | (longest_ns > MAX_GAP_PERIODS * usual_ns))
 
 
-@kernel
-def longest_steps(samples_ns: Stamps, stamps_ns: Stamps) -> Stamps:
-    """(n - 1,) longest step between two samples in each span between neighbouring timestamps."""
-    longest_ns = np.zeros(len(stamps_ns) - 1, dtype=np.int64)
-    for k in range(len(longest_ns)):
-        i = np.searchsorted(samples_ns, stamps_ns[k], side="right") - 1
-        while i < len(samples_ns) - 1 and samples_ns[i] < stamps_ns[k + 1]:
-            longest_ns[k] = max(longest_ns[k], samples_ns[i + 1] - samples_ns[i])
-            i += 1
-    return longest_ns
-
-
-def _loss(loss: Loss, span: int = 1) -> Array:
-    """(2,) kind and limit; of a motion of several relative poses at the same quantile."""
+def _loss(loss: Loss, count: int, span: int = 1) -> Array:
+    """(count, 2) kind and limit; of a motion of several relative poses at the same quantile."""
     limit = loss.limit
     if span > 1 and loss.kind != "none":
         beyond = chi2_significance(6, loss.limit**2)
         limit = chi2_quantile(6 * span, 1.0 - beyond) ** 0.5
-    return np.array([_LOSSES[loss.kind], limit], dtype=np.float64)
+    return np.full((count, 2), (_LOSSES.index(loss.kind), limit))
 
 
 def _motions(problem: Problem) -> Motions:
@@ -351,127 +342,91 @@ def _motions(problem: Problem) -> Motions:
                 f"a motion of the camera over {stack.span + 1} keyframes reaches beyond the "
                 f"{last + 1} states; drop it, or add the states that it spans."
             )
-    if len(stacks) == 1:
-        return _stacked(stacks[0], stacks[0].span, problem.inflation)
     most = max(stack.span for stack in stacks)
-    parts = [_stacked(stack, most, problem.inflation) for stack in stacks]
-    at, shifted = 0, []
-    for part in parts:
-        shifted.append(part._replace(at=part.at + at))
-        at += len(part.Ts_ck_ck1)
-    state, span, at_pose, Ts, white, loss = (
-        np.concatenate(values) for values in zip(*shifted, strict=True)
-    )
-    order = np.argsort(state, kind="stable")
-    return Motions(state[order], span[order], at_pose[order], Ts, white[order], loss[order])
+    parts = [_padded(stack, most, problem.inflation) for stack in stacks]
+    if len(parts) == 1:
+        return parts[0]
+    motions = joined(parts)
+    return rows_of(motions, np.argsort(motions.state, kind="stable"))
 
 
-def _stacked(stack: CameraMotions, most: int, inflation: float) -> Motions:
-    m, span = len(stack.index), stack.span
+def _padded(stack: CameraMotions, most: int, inflation: float) -> Motions:
+    """A stack with room for the largest number of relative poses."""
+    m, q = len(stack.index), stack.span
+    Ts_ck_ck1 = np.ascontiguousarray(stack.Ts_ck_ck1, dtype=np.float64).reshape(m, q, 4, 4)
     white = square_root_information(stack.covs)
     if inflation != 1.0:
         white /= np.sqrt(inflation)
-    if most > span:
-        room = np.zeros((m, 6 * most, 6 * most))
-        room[:, : 6 * span, : 6 * span] = white
-        white = room
-    loss = np.empty((m, 2))
-    loss[:] = _loss(stack.loss, span)
-    return Motions(
-        np.asarray(stack.index, dtype=np.int64),
-        np.full(m, span),
-        span * np.arange(m),
-        np.ascontiguousarray(stack.Ts_ck_ck1, dtype=np.float64).reshape(m * span, 4, 4),
-        white,
-        loss,
-    )
+    if q < most:
+        Ts_ck_ck1 = np.pad(Ts_ck_ck1, ((0, 0), (0, most - q), (0, 0), (0, 0)))
+        room = (0, 6 * (most - q))
+        white = np.pad(white, ((0, 0), room, room))
+    index = np.asarray(stack.index, dtype=np.int64)
+    return Motions(index, np.full(m, q), Ts_ck_ck1, white, _loss(stack.loss, m, q))
 
 
 def _timed(
     problem: Problem,
-    measured: MarkerPositions | MarkerOrientations | None,
+    measured: MarkerMeasurements | None,
     states: States,
     shared: Shared,
-    clock: int,
+    clock: slice,
 ) -> Timed:
     """Measurements that fall between the first and the last state, integrated to their instants."""
     if measured is None:
         return NOTHING_TIMED
-    if isinstance(measured, MarkerPositions):
-        stamps_ns, value, covs = measured.stamps_ns, measured.p_w_m[:, :, None], measured.covs
-    else:
-        stamps_ns, value, covs = measured.stamps_ns, measured.Rs_w_m, measured.covs
-    elapsed = (stamps_ns - problem.clock_origin_ns) / NS
-    anchor_ns = np.rint(NS * (shared.scalars[clock] + shared.scalars[clock + 2] * elapsed))
-    instants_ns = stamps_ns + anchor_ns.astype(np.int64)
+    offset, drift = shared.scalars[clock]
+    elapsed = (measured.stamps_ns - problem.clock_origin_ns) / NS
+    anchor_ns = np.rint(NS * (offset + drift * elapsed))
+    instants_ns = measured.stamps_ns + anchor_ns.astype(np.int64)
     inside = (instants_ns >= problem.stamps_ns[0]) & (instants_ns <= problem.stamps_ns[-1])
+    if not inside.any():
+        return NOTHING_TIMED
     instants_ns = instants_ns[inside]
     index = np.searchsorted(problem.stamps_ns, instants_ns, side="right") - 1
+    starts_ns, bias = problem.stamps_ns[index], _biases(states)[index]
     return Timed(
         index,
-        integrate_spans(
-            problem.imu,
-            problem.stamps_ns[index],
-            instants_ns,
-            _biases(states)[index],
-            with_reading=True,
-        ),
+        integrate_spans(problem.imu, starts_ns, instants_ns, bias, with_reading=True),
         anchor_ns[inside] / NS,
         elapsed[inside],
-        np.ascontiguousarray(value[inside]),
-        square_root_information(covs[inside]) if inside.any() else np.zeros((0, 3, 3)),
-        _loss(measured.loss),
+        np.ascontiguousarray(measured.values[inside]).reshape(len(index), 3, -1),
+        square_root_information(measured.covs[inside]),
+        _loss(measured.loss, len(index)),
     )
 
 
-_SHAPES = ((), (3, 3), (3,), (3,), (9, 9), (9, 6), (6,), (6,), (9, 3))
-NO_SPANS = Spans._make([*(np.zeros((0, *shape)) for shape in _SHAPES), np.zeros(3)])
+def _empty(*shape: int) -> Array:
+    return np.zeros((0, *shape))
+
+
 _NO_INDEX = np.zeros(0, np.int64)
-NO_MOTIONS = Motions(
-    _NO_INDEX, _NO_INDEX, _NO_INDEX, np.zeros((0, 4, 4)), np.zeros((0, 6, 6)), np.zeros((0, 2))
-)
+_SHAPES = ((), (3, 3), (3,), (3,), (9, 9), (9, 6), (6,), (6,), (9, 3), (3,))
+NO_SPANS = Spans(*(_empty(*shape) for shape in _SHAPES))
+NO_MOTIONS = Motions(_NO_INDEX, _NO_INDEX, _empty(1, 4, 4), _empty(6, 6), _empty(2))
 NOTHING_TIMED = Timed(
-    np.zeros(0, np.int64),
-    NO_SPANS,
-    np.zeros(0),
-    np.zeros(0),
-    np.zeros((0, 3, 1)),
-    np.zeros((0, 3, 3)),
-    _loss(Loss()),
+    _NO_INDEX, NO_SPANS, _empty(), _empty(), _empty(3, 1), _empty(3, 3), _empty(2)
 )
 
 
 def stack_priors(priors: tuple[GaussianPrior, ...]) -> StackedPriors:
     """The priors in one stack."""
-    size = STATE + SHARED
     if not priors:
-        return StackedPriors(
-            np.zeros(0, np.int64),
-            States(np.zeros((0, 4, 4)), np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3))),
-            np.zeros((0, 3, 3)), np.zeros((0, 4, 4)), np.zeros((0, 4, 4)), np.zeros((0, 10)),
-            np.zeros((0, size, size)), np.zeros((0, size)), np.zeros(0),
-        )  # fmt: skip
-    if len(priors) == 1:
-        (prior,) = priors
-        return StackedPriors._make(
-            [
+        return NO_PRIORS
+    return joined(
+        [
+            StackedPriors(
                 np.array([prior.index]),
                 prior.state,
-                *(values[None] for values in prior.shared),
+                Shared(*(values[None] for values in prior.shared)),
                 prior.info[None],
                 prior.eta[None],
-                np.array([prior.constant]),
-            ]
-        )
-    states = (np.concatenate(parts) for parts in zip(*(p.state for p in priors), strict=True))
-    shared = (np.array(values) for values in zip(*(p.shared for p in priors), strict=True))
-    return StackedPriors._make(
-        [
-            np.array([p.index for p in priors], dtype=np.int64),
-            States(*states),
-            *shared,
-            np.array([p.info for p in priors]),
-            np.array([p.eta for p in priors]),
-            np.array([p.constant for p in priors], dtype=np.float64),
+                np.array([prior.constant], dtype=np.float64),
+            )
+            for prior in priors
         ]
     )
+
+
+NO_PRIORS = rows_of(stack_priors((shared_prior(shared_parameters(), np.ones(SHARED)),)), slice(0))
+NO_MARKERS = Markers(NOTHING_TIMED, NOTHING_TIMED)

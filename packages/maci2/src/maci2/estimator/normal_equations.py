@@ -20,7 +20,11 @@ from maci2.estimator.problem import Indices
 from maci2.jit import kernel
 from maci2.types import Array
 
-NO_LOSS, HUBER, CAUCHY = range(3)
+HUBER, CAUCHY = 1, 2
+"""Kinds of robust loss; see `LossKind`."""
+
+NO_LOSS = np.zeros(2)
+"""Kind and limit of the loss of what counts by its square."""
 
 LANES = 4
 """Multiple that rows are padded to, the width of a vector instruction."""
@@ -50,39 +54,29 @@ def empty_system(n: int, s: int, band: int, b: int) -> System:
     return System(rows, np.zeros((b, padded(b + 1))), band)
 
 
+class Work(NamedTuple):
+    """Room for one factor, with columns [states | r | shared unknowns]."""
+
+    J: Array
+    """Derivatives and residual."""
+    X: Array
+    """The same whitened."""
+    H: Array
+    """Square of these."""
+
+
 @kernel
-def robust(square: float, loss: int, limit: float) -> tuple[float, float]:
-    """Cost and weight of a residual whose squared Mahalanobis norm is `square`."""
-    if loss == HUBER and square > limit * limit:
+def robust(square: float, loss: Array) -> tuple[float, float]:
+    """Cost and weight of a residual whose squared Mahalanobis norm is `square`; `loss` (2,) is
+    which loss, and its limit."""
+    limit = loss[1]
+    if loss[0] == HUBER and square > limit * limit:
         length = math.sqrt(square)
         return limit * (2.0 * length - limit), limit / length
-    if loss == CAUCHY:
+    if loss[0] == CAUCHY:
         ratio = square / (limit * limit)
         return limit * limit * math.log1p(ratio), 1.0 / (1.0 + ratio)
     return square, 1.0
-
-
-@kernel
-def places(columns: Indices, own: Indices, is_carried: bool) -> Indices:
-    """(2, u) columns of a factor, counted from its residual's, whose shared unknowns are free, and
-    these unknowns. `own` are the shared parameters that follow biases and gravity, on which only
-    motion of the IMU and states carried by it depend."""
-    tail = np.empty(10 + len(own), dtype=np.int64)
-    tail[0] = -1
-    for i in range(9):
-        tail[1 + i] = columns[i] if is_carried else -1
-    for i in range(len(own)):
-        tail[10 + i] = columns[own[i]]
-    used = 0
-    for i in range(len(tail)):
-        used += tail[i] >= 0
-    place = np.empty((2, used), dtype=np.int64)
-    at = 0
-    for i in range(len(tail)):
-        if tail[i] >= 0:
-            place[0, at], place[1, at] = i, tail[i]
-            at += 1
-    return place
 
 
 @kernel(fastmath={"contract"})
@@ -123,43 +117,44 @@ def _clear(out: Array, rows: int, columns: int) -> None:
             out[i, c] = 0.0
 
 
-@kernel(fastmath={"contract"})
-def add_factor(
-    J: Array,
-    W: Array,
-    d: int,
-    k: int,
-    count: int,
-    loss: int,
-    limit: float,
-    place: Indices,
-    X: Array,
-    H: Array,
-    system: System,
-) -> float:
-    """Add w (W J)'(W J) of d rows to states k .. k + count - 1 and to the border; returns the cost.
-
-    d is a multiple of three. Columns of J that are free and shared move next to its residual's; X
-    and H are room for W J and its square.
-    """
-    s, u, b = system.rows.shape[1], place.shape[1], len(system.border)
-    r, tail = count * s, (1 + system.band) * s
-    columns = r + 1 + u
-    # Mostly these are neighbours in the factor and in the border.
-    to = tail + 1 + place[1, 0] if u > 0 else 0
-    in_order = True
-    for q in range(1, u):
-        in_order = in_order and place[1, q] == place[1, 0] + q
+@kernel(forceinline=True)
+def _gather(J: Array, d: int, r: int, place: Indices) -> None:
+    """Move the columns of free shared unknowns next to the residual's, column r."""
+    u = place.shape[1]
     if u > 0 and place[0, u - 1] != u:
         for i in range(d):
             for q in range(u):
                 J[i, r + 1 + q] = J[i, r + place[0, q]]
-    square = 0.0
+
+
+@kernel(fastmath={"contract"}, forceinline=True)
+def whiten(work: Work, W: Array, d: int, r: int, place: Indices) -> float:
+    """Fill d rows of X with W J, in columns [states | r | free shared unknowns], where r is the
+    residual's column; returns the residual's squared norm.
+
+    d is a multiple of three. `place` (2, u) are the columns of free shared unknowns, counted from
+    the residual's, and these unknowns.
+    """
+    J, X, _ = work
+    columns, square = r + 1 + place.shape[1], 0.0
+    _gather(J, d, r, place)
     _clear(X, d, columns)
     add_product(W.T, J, d, d, columns, X)
     for i in range(d):
         square += X[i, r] * X[i, r]
-    cost, weight = robust(square, loss, limit)
+    return square
+
+
+@kernel(fastmath={"contract"})
+def add_factor(
+    work: Work, W: Array, d: int, k: int, count: int, loss: Array, place: Indices, system: System
+) -> float:
+    """Add w (W J)'(W J) of the d rows in J to states k .. k + count - 1 and to the border; returns
+    the cost. See `whiten` for d and `place`, `robust` for the loss."""
+    r = count * system.rows.shape[1]
+    columns = r + 1 + place.shape[1]
+    cost, weight = robust(whiten(work, W, d, r, place), loss)
+    _, X, H = work
     if weight < 1.0:
         root = math.sqrt(weight)
         for i in range(d):
@@ -169,6 +164,48 @@ def add_factor(
         X[i, r] = -X[i, r]
     _clear(H, columns, columns)
     add_product(X, X, d, columns, columns, H)
+    _add_square(H, k, count, place, system)
+    return cost
+
+
+@kernel(fastmath={"contract"})
+def add_quadratic(
+    work: Work, info: Array, eta: Array, d: int, k: int, place: Indices, system: System
+) -> float:
+    """Add the quadratic form x' info x - 2 eta' x of the d coordinates x whose values and
+    derivatives are in J to state k and to the border; returns its value."""
+    J, X, H = work
+    r = system.rows.shape[1]
+    columns, rows = r + 1 + place.shape[1], (d + 2) // 3 * 3
+    _gather(J, d, r, place)
+    for i in range(d, rows):
+        for c in range(columns):
+            J[i, c] = 0.0
+    _clear(X, rows, columns)
+    add_product(info, J, rows, d, columns, X)
+    _clear(H, columns, columns)
+    add_product(J, X, rows, columns, columns, H)
+    value = float(H[r, r])
+    for c in range(columns):
+        H[c, r] = -H[c, r]
+        for i in range(d):
+            H[c, r] += J[i, c] * eta[i]
+    for i in range(d):
+        value -= 2.0 * J[i, r] * eta[i]
+    _add_square(H, k, 1, place, system)
+    return value
+
+
+@kernel(fastmath={"contract"}, forceinline=True)
+def _add_square(H: Array, k: int, count: int, place: Indices, system: System) -> None:
+    """Add the square H of columns [states | r | free shared unknowns] to the normal equations."""
+    s, u, b = system.rows.shape[1], place.shape[1], len(system.border)
+    r, tail = count * s, (1 + system.band) * s
+    # Mostly these are neighbours in the border, too.
+    to = tail + 1 + place[1, 0] if u > 0 else 0
+    in_order = True
+    for q in range(1, u):
+        in_order = in_order and place[1, q] == place[1, 0] + q
     # Indexed at once: a view of a row costs as much as the sums of the row.
     rows = system.rows
     for j in range(count):
@@ -188,7 +225,6 @@ def add_factor(
         row[b] += sums[r]
         for q in range(u):
             row[place[1, q]] += sums[r + 1 + q]
-    return cost
 
 
 @kernel(fastmath={"contract"})

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from maci2.estimator.config import SolverConfig
-from maci2.estimator.problem import Indices
+from maci2.estimator.problem import Indices, SolverConfig
 from maci2.estimator.results import SolveReport
 from maci2.geometry.se3 import se3_inv, so3_log_stack
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Preintegrated, preintegrate

@@ -11,20 +11,22 @@ nine unknowns, and are shared by all of them.
 """
 
 import math
-from copy import copy
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maci2.errors import MeasurementError
+from maci2.errors import MeasurementError, OptionError
+from maci2.field_docs import document_fields
 from maci2.geometry.gaussian import require_spd
 from maci2.geometry.se3 import se3_exp, se3_mul
-from maci2.geometry.so3 import so3_exp
+from maci2.geometry.so3 import multiply, product, so3_exp
 from maci2.imu import ALPHA, BETA, GAMMA, ImuMeasurements, Rule, VerticalPrior
 from maci2.jit import kernel
+from maci2.types import GRAVITY_NORM as NORMAL_GRAVITY
 from maci2.types import Array, Stamps
+from maci2.validation import as_number, require_choice
 
 ROTATION, VELOCITY, POSITION = GAMMA, BETA, ALPHA
 BIAS_GYRO, BIAS_ACC = slice(9, 12), slice(12, 15)
@@ -34,25 +36,30 @@ STATE = 15
 MOTION = 9
 """Unknowns of a state where biases are shared: pose and velocity."""
 
-GRAVITY = slice(0, 2)
-GRAVITY_NORM = 2
-CAMERA = slice(3, 9)
-SCALE = 9
-CAMERA_CLOCK = 10
-MARKER = slice(11, 17)
-POSITION_CLOCK = slice(17, 19)
-ORIENTATION_CLOCK = slice(19, 21)
-GYRO_SCALE = slice(21, 24)
+GRAVITY_NORM, SCALE, CAMERA_CLOCK = range(3)
+POSITION_CLOCK, ORIENTATION_CLOCK = slice(3, 5), slice(5, 7)
+GYRO_SCALE = slice(7, 10)
+SCALARS = 10
+GRAVITY, CAMERA, MARKER = slice(10, 12), slice(12, 18), slice(18, 24)
 SHARED = 24
-"""Shared unknowns where all of them are free, but for shared biases."""
+"""Shared unknowns where all of them are free, but for shared biases. The first `SCALARS` are at the
+same places in `Shared.scalars`; a clock of the marker has an offset and a drift."""
 
-GRAVITY_NORM_AT, LOG_SCALE_AT, CAMERA_CLOCK_AT, POSITION_CLOCK_AT, ORIENTATION_CLOCK_AT = range(5)
-GYRO_SCALE_AT = slice(7, 10)
-"""Places in `Shared.scalars`; drifts of the marker's two clocks are at 5 and 6."""
-
-SCALAR_AT = np.array([[2, 0], [9, 1], [10, 2], [17, 3], [19, 4], [18, 5], [20, 6], [21, 7], [22, 8],
-                      [23, 9]])  # fmt: skip
-"""Place of each shared scalar among the unknowns, and in `Shared.scalars`."""
+PARAMETERS: dict[str, int | slice] = {
+    "gravity_norm": GRAVITY_NORM,
+    "scale": SCALE,
+    "camera_clock": CAMERA_CLOCK,
+    "position_clock": POSITION_CLOCK.start,
+    "position_drift": POSITION_CLOCK.start + 1,
+    "orientation_clock": ORIENTATION_CLOCK.start,
+    "orientation_drift": ORIENTATION_CLOCK.start + 1,
+    "gyro_scale": GYRO_SCALE,
+    "gravity": GRAVITY,
+    "camera": CAMERA,
+    "marker_translation": slice(MARKER.start, MARKER.start + 3),
+    "marker_rotation": slice(MARKER.start + 3, MARKER.stop),
+}
+"""Unknowns of each shared parameter, by its name in `Free`."""
 
 Indices = NDArray[np.int64]
 LossKind = Literal["none", "huber", "cauchy"]
@@ -91,15 +98,16 @@ class Shared(NamedTuple):
     T_b_m: Array
     """(4, 4) pose of the tracked marker in the body."""
     scalars: Array
-    """(10,) gravity's norm [m/s^2]; logarithm of true length over vision's; clock offsets of
-    camera, marker position and marker orientation [s]; drifts of the last two [s/s]; scale error of
-    the gyroscope's axes, true rate over measured less one. A clock's offset is to be added to its
-    timestamps; a drift counts from `clock_origin_ns` of the problem."""
+    """(10,) gravity's norm [m/s^2]; logarithm of true length over vision's; offset of the camera's
+    clock [s]; offset [s] and drift [s/s] of the clock of marker positions and of that of marker
+    orientations; scale error of the gyroscope's axes, true rate over measured less one. A clock's
+    offset is to be added to its timestamps; a drift counts from `clock_origin_ns` of the problem.
+    """
 
     @property
     def gravity_w(self) -> Array:
         """(3,) gravity in the world [m/s^2]."""
-        return np.asarray(-self.scalars[0] * self.R_w_g[:, 2])
+        return np.asarray(-self.scalars[GRAVITY_NORM] * self.R_w_g[:, 2])
 
 
 def shared_parameters(
@@ -113,14 +121,15 @@ def shared_parameters(
     orientation_clock_s: float = 0.0,
 ) -> Shared:
     """Shared parameters from known values; the others are the identity or zero."""
-    scalars = np.zeros(10)
-    scalars[:5] = gravity_norm, log_scale, camera_clock_s, position_clock_s, orientation_clock_s
-    return Shared(
-        np.eye(3) if R_w_g is None else np.ascontiguousarray(R_w_g, dtype=np.float64),
-        np.eye(4) if T_b_c is None else np.ascontiguousarray(T_b_c, dtype=np.float64),
-        np.eye(4) if T_b_m is None else np.ascontiguousarray(T_b_m, dtype=np.float64),
-        scalars,
+    scalars = np.zeros(SCALARS)
+    scalars[:3] = gravity_norm, log_scale, camera_clock_s
+    scalars[POSITION_CLOCK.start] = position_clock_s
+    scalars[ORIENTATION_CLOCK.start] = orientation_clock_s
+    R_w_g, T_b_c, T_b_m = (
+        np.eye(n) if pose is None else np.ascontiguousarray(pose, dtype=np.float64)
+        for pose, n in ((R_w_g, 3), (T_b_c, 4), (T_b_m, 4))
     )
+    return Shared(R_w_g, T_b_c, T_b_m, scalars)
 
 
 @dataclass(frozen=True)
@@ -178,69 +187,66 @@ class Free:
         free = np.zeros(6 + SHARED, dtype=bool)
         free[0:3], free[3:6] = shared_biases and self.bias_gyro, shared_biases and self.bias_acc
         shared = free[6:]
-        shared[GRAVITY], shared[GRAVITY_NORM] = self.gravity, self.gravity_norm
-        shared[CAMERA], shared[SCALE] = self.camera, self.scale
-        shared[CAMERA_CLOCK] = self.camera_clock
-        shared[11:14], shared[14:17] = self.marker_translation, self.marker_rotation
-        shared[17:19] = self.position_clock, self.position_drift
-        if not self.shared_clock:
-            shared[19:21] = self.orientation_clock, self.orientation_drift
-        shared[GYRO_SCALE] = self.gyro_scale
+        for name, place in PARAMETERS.items():
+            shared[place] = getattr(self, name)
+        if self.shared_clock:
+            shared[ORIENTATION_CLOCK] = False
         columns = np.where(free, np.cumsum(free) - 1, -1)
         if self.shared_clock:
             columns[6:][ORIENTATION_CLOCK] = columns[6:][POSITION_CLOCK]
         return columns.astype(np.int64)
 
 
+class Unknowns(NamedTuple):
+    """A point in the space of unknowns, and which of them are free."""
+
+    states: States
+    shared: Shared
+    columns: Indices
+    """(30,) see `Free.columns`."""
+    size: int
+    """Unknowns of a state: 15, or 9 where biases are shared."""
+    first_pose_fixed: bool
+    """The first pose is known."""
+
+
 @kernel
-def retract(
-    states: States, shared: Shared, columns: Indices, dx: Array, dx_shared: Array
-) -> tuple[States, Shared]:
+def retract(unknowns: Unknowns, dx: Array, dx_shared: Array) -> Unknowns:
     """Unknowns after a step: dx (n, 15) or (n, 9) of the states, dx_shared of what they share."""
-    n, s = dx.shape
-    Ts_w_b, v_w = np.empty((n, 4, 4)), np.empty((n, 3))
-    bias_gyro, bias_acc = np.empty((n, 3)), np.empty((n, 3))
+    states, shared, columns, s, first_pose_fixed = unknowns
     full = np.zeros(6 + SHARED)
-    for i in range(6 + SHARED):
+    for i in range(len(full)):
         if columns[i] >= 0:
             full[i] = dx_shared[columns[i]]
-    for k in range(n):
-        R_bk_bk1 = so3_exp(dx[k, 0:3])
+    Ts_w_b, v_w = states.Ts_w_b.copy(), states.v_w.copy()
+    bias_gyro, bias_acc = states.bias_gyro.copy(), states.bias_acc.copy()
+    for k in range(len(dx)):
+        multiply(states.Ts_w_b[k], so3_exp(dx[k, 0:3]), Ts_w_b[k])
         for i in range(3):
-            for j in range(3):
-                Ts_w_b[k, i, j] = (
-                    states.Ts_w_b[k, i, 0] * R_bk_bk1[0, j]
-                    + states.Ts_w_b[k, i, 1] * R_bk_bk1[1, j]
-                    + states.Ts_w_b[k, i, 2] * R_bk_bk1[2, j]
-                )
-            v_w[k, i] = states.v_w[k, i] + dx[k, 3 + i]
-            Ts_w_b[k, i, 3] = states.Ts_w_b[k, i, 3] + dx[k, 6 + i]
-            Ts_w_b[k, 3, i] = 0.0
-            bias_gyro[k, i] = states.bias_gyro[k, i] + (dx[k, 9 + i] if s > MOTION else full[i])
-            bias_acc[k, i] = states.bias_acc[k, i] + (dx[k, 12 + i] if s > MOTION else full[3 + i])
-        Ts_w_b[k, 3, 3] = 1.0
-    tilt, scalars = np.array([full[6], full[7], 0.0]), shared.scalars.copy()
-    if columns[8] >= 0:
+            v_w[k, i] += dx[k, 3 + i]
+            Ts_w_b[k, i, 3] += dx[k, 6 + i]
+            bias_gyro[k, i] += dx[k, 9 + i] if s > MOTION else full[i]
+            bias_acc[k, i] += dx[k, 12 + i] if s > MOTION else full[3 + i]
+    delta, scalars, tilt = full[6:], shared.scalars.copy(), np.zeros(3)
+    for i in range(SCALARS):
+        scalars[i] += delta[i]
+    tilt[0], tilt[1] = delta[GRAVITY.start], delta[GRAVITY.start + 1]
+    if columns[6 + GRAVITY_NORM] >= 0:
         # Gravity of a free norm moves along a straight line: residuals are linear in it.
-        norm = scalars[0]
-        across, along = norm * math.sqrt(full[6] ** 2 + full[7] ** 2), norm + full[8]
-        scalars[0], full[8] = math.sqrt(across * across + along * along), 0.0
+        norm, along = shared.scalars[GRAVITY_NORM], scalars[GRAVITY_NORM]
+        across = norm * math.sqrt(tilt[0] ** 2 + tilt[1] ** 2)
+        scalars[GRAVITY_NORM] = math.sqrt(across * across + along * along)
         if across > 0.0:
             share = norm * math.atan2(across, along) / across
-            tilt[0], tilt[1] = share * full[6], share * full[7]
-    R_w_g, turn = np.empty((3, 3)), so3_exp(tilt)
-    for i in range(3):
-        for j in range(3):
-            R_w_g[i, j] = (
-                shared.R_w_g[i, 0] * turn[0, j]
-                + shared.R_w_g[i, 1] * turn[1, j]
-                + shared.R_w_g[i, 2] * turn[2, j]
-            )
-    for i in range(len(SCALAR_AT)):
-        scalars[SCALAR_AT[i, 1]] += full[6 + SCALAR_AT[i, 0]]
-    T_b_c = se3_mul(se3_exp(full[9:15]), shared.T_b_c)
-    T_b_m = se3_mul(se3_exp(full[17:23]), shared.T_b_m)
-    return States(Ts_w_b, v_w, bias_gyro, bias_acc), Shared(R_w_g, T_b_c, T_b_m, scalars)
+            tilt[0], tilt[1] = share * tilt[0], share * tilt[1]
+    moved = Shared(
+        product(shared.R_w_g, so3_exp(tilt)),
+        se3_mul(se3_exp(delta[CAMERA]), shared.T_b_c),
+        se3_mul(se3_exp(delta[MARKER]), shared.T_b_m),
+        scalars,
+    )
+    moved_states = States(Ts_w_b, v_w, bias_gyro, bias_acc)
+    return Unknowns(moved_states, moved, columns, s, first_pose_fixed)
 
 
 @dataclass(frozen=True)
@@ -276,85 +282,54 @@ class CameraMotions:
     loss: Loss = Loss()
     """Its limit is that of one relative pose; that of a motion of several has the same quantile."""
 
+    checked: bool = False
+    """The covariances are known to be positive definite."""
+
     def __post_init__(self) -> None:
-        require_spd(self.covs, "CameraMotions.covs")
+        if not self.checked:
+            require_spd(self.covs, "CameraMotions.covs")
+            object.__setattr__(self, "checked", True)
 
     @property
     def span(self) -> int:
         """q, number of relative poses of a motion."""
         return self.covs.shape[-1] // 6
 
-    @classmethod
-    def checked(
-        cls, index: Indices, Ts_ck_ck1: Array, covs: Array, loss: Loss = Loss()
-    ) -> "CameraMotions":
-        """Motions whose covariances have been checked already."""
-        motions = object.__new__(cls)
-        object.__setattr__(motions, "loss", loss)
-        return motions._with(index, Ts_ck_ck1, covs)
-
-    def with_loss(self, loss: Loss) -> "CameraMotions":
-        """The motions with another loss."""
-        return self.checked(self.index, self.Ts_ck_ck1, self.covs, loss)
-
     def followed_by(self, index: int, T_ck_ck1: Array, cov: Array) -> "CameraMotions":
         """These motions and one more, which alone is checked: a smoother adds one at every
         keyframe."""
         require_spd(cov, "covariance of the relative pose")
-        return self._with(
-            np.append(self.index, index),
-            np.concatenate([self.Ts_ck_ck1, T_ck_ck1[None]]),
-            np.concatenate([self.covs, cov[None]]),
+        return replace(
+            self,
+            index=np.append(self.index, index),
+            Ts_ck_ck1=np.concatenate([self.Ts_ck_ck1, T_ck_ck1[None]]),
+            covs=np.concatenate([self.covs, cov[None]]),
         )
 
     def part(self, first: int, last: int) -> "CameraMotions":
         """Motions within keyframes `first` to `last`, both included, counted from `first`."""
         inside = (self.index >= first) & (self.index + self.span <= last)
-        return self._with(self.index[inside] - first, self.Ts_ck_ck1[inside], self.covs[inside])
-
-    def _with(self, index: Indices, Ts_ck_ck1: Array, covs: Array) -> "CameraMotions":
-        motions = copy(self)
-        for name, values in (("index", index), ("Ts_ck_ck1", Ts_ck_ck1), ("covs", covs)):
-            object.__setattr__(motions, name, values)
-        return motions
+        index, Ts_ck_ck1, covs = self.index[inside], self.Ts_ck_ck1[inside], self.covs[inside]
+        return replace(self, index=index - first, Ts_ck_ck1=Ts_ck_ck1, covs=covs)
 
 
 @dataclass(frozen=True)
-class MarkerPositions:
-    """m positions of a tracked marker, on a clock of their own."""
+class MarkerMeasurements:
+    """m positions or m orientations of a tracked marker, on a clock of their own."""
 
     stamps_ns: Stamps
     """(m,) rising."""
 
-    p_w_m: Array
-    """(m, 3) [m]"""
+    values: Array
+    """(m, 3) positions p_w_m [m], or (m, 3, 3) rotations R_w_m."""
 
     covs: Array
-    """(m, 3, 3) in w [m^2]."""
+    """(m, 3, 3) of positions in w [m^2]; of orientations as right perturbation, in m [rad^2]."""
 
     loss: Loss = Loss()
 
     def __post_init__(self) -> None:
-        require_spd(self.covs, "MarkerPositions.covs")
-
-
-@dataclass(frozen=True)
-class MarkerOrientations:
-    """m orientations of a tracked marker, on a clock of their own."""
-
-    stamps_ns: Stamps
-    """(m,) rising."""
-
-    Rs_w_m: Array
-    """(m, 3, 3)"""
-
-    covs: Array
-    """(m, 3, 3) right perturbation, in m [rad^2]."""
-
-    loss: Loss = Loss()
-
-    def __post_init__(self) -> None:
-        require_spd(self.covs, "MarkerOrientations.covs")
+        require_spd(self.covs, "MarkerMeasurements.covs")
 
 
 @dataclass(frozen=True)
@@ -390,19 +365,16 @@ UNKNOWN_STATE = States(np.eye(4)[None], np.zeros((1, 3)), np.zeros((1, 3)), np.z
 
 def state_prior(index: int, state: States, shared: Shared, std: Array) -> GaussianPrior:
     """A prior with independent entries: `std` (15,) of a state, infinity where nothing is known."""
-    return _independent(index, state, shared, ROTATION.start, std)
+    return _independent(index, state, shared, np.append(std, np.full(SHARED, np.inf)))
 
 
 def shared_prior(shared: Shared, std: Array) -> GaussianPrior:
     """A prior of the shared parameters: `std` (24,), infinity where nothing is known."""
-    return _independent(0, UNKNOWN_STATE, shared, STATE, std)
+    return _independent(0, UNKNOWN_STATE, shared, np.append(np.full(STATE, np.inf), std))
 
 
-def _independent(index: int, state: States, shared: Shared, at: int, std: Array) -> GaussianPrior:
-    info = np.zeros((STATE + SHARED, STATE + SHARED))
-    places = range(at, at + len(std))
-    info[places, places] = np.asarray(std, dtype=np.float64) ** -2.0
-    return GaussianPrior(index, state, shared, info)
+def _independent(index: int, state: States, shared: Shared, std: Array) -> GaussianPrior:
+    return GaussianPrior(index, state, shared, np.diag(std**-2.0))
 
 
 def zero_velocity(index: int, std_velocity: float, shared: Shared) -> GaussianPrior:
@@ -433,8 +405,8 @@ class Problem:
     camera: tuple[CameraMotions, ...] = ()
     """Motions over equally many keyframes are one stack."""
 
-    positions: MarkerPositions | None = None
-    orientations: MarkerOrientations | None = None
+    positions: MarkerMeasurements | None = None
+    orientations: MarkerMeasurements | None = None
     vertical: VerticalPrior | None = None
     """The vertical at the first state, as earlier samples measure it."""
 
@@ -471,7 +443,68 @@ class Problem:
     def walks(self) -> tuple[float, float]:
         return self.walk_gyro, self.walk_acc
 
+    def unknowns(self, states: States, shared: Shared) -> Unknowns:
+        """A point at which the problem is evaluated."""
+        columns = self.free.columns(self.state_size == MOTION)
+        return Unknowns(states, shared, columns, self.state_size, self.first_pose_fixed)
+
     @property
     def state_size(self) -> int:
         """Unknowns of a state."""
         return STATE if self.walk_gyro > 0.0 else MOTION
+
+
+@dataclass(frozen=True)
+class SolverConfig:
+    """Choices of the joint optimization; the defaults are used for every recording."""
+
+    gravity_on_sphere: bool = True
+    """Fix the norm of gravity and estimate its direction; otherwise estimate a free vector."""
+
+    gravity_norm: float = NORMAL_GRAVITY
+    """Norm of gravity [m/s^2] if `gravity_on_sphere`."""
+
+    estimate_gyro_bias: bool = True
+    """Estimate the gyroscope bias with the prior of the IMU model; otherwise use its mean."""
+
+    estimate_acc_bias: bool = True
+    """Estimate the accelerometer bias with the prior of the IMU model; otherwise use its mean."""
+
+    tracked_vertical: bool = True
+    """Use what the IMU model knows of the vertical from samples before the window."""
+
+    imu_cross_terms: bool = True
+    """Weight IMU residuals by the full 9x9 covariance, not only its three 3x3 blocks."""
+
+    imu_identity: bool = False
+    """Weight all IMU residuals equally [rad, m/s, m], for ablations."""
+
+    robust: bool = True
+    """Use a robust loss for relative poses, linear beyond what noise explains."""
+
+    estimate_time_offset: bool = False
+    """Estimate a constant offset of the camera's timestamps, up to 0.1 s."""
+
+    rule: Rule = "midpoint"
+    """Integration rule of IMU samples."""
+
+    max_iterations: int = 50
+    """Levenberg-Marquardt steps before the report says 'not converged'."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.type is bool and not isinstance(getattr(self, each.name), bool):
+                raise OptionError(
+                    f"SolverConfig.{each.name} is {getattr(self, each.name)!r}, needed True or "
+                    "False."
+                )
+        as_number(self.gravity_norm, "SolverConfig.gravity_norm", 0.0, 1e3, OptionError, True)
+        as_number(self.max_iterations, "SolverConfig.max_iterations", 1, 10**6, OptionError)
+        object.__setattr__(self, "max_iterations", int(self.max_iterations))
+        require_choice(self.rule, get_args(Rule), "SolverConfig.rule", OptionError)
+
+
+DEFAULT_CONFIG = SolverConfig()
+"""Created once, because `initialize` takes only about a millisecond."""
+
+document_fields(__name__)

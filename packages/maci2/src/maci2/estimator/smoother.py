@@ -20,12 +20,11 @@ import numpy as np
 from maci2.calibration_prior import EXACT, CalibrationPrior
 from maci2.errors import MeasurementError
 from maci2.estimator.initialize import HUBER, camera_motions, free_with_prior
-from maci2.estimator.measurements import cut
+from maci2.estimator.measurements import rows_of
 from maci2.estimator.outliers import without
 from maci2.estimator.problem import (
     CAMERA,
     CAMERA_CLOCK,
-    LOG_SCALE_AT,
     MOTION,
     POSITION,
     ROTATION,
@@ -63,9 +62,6 @@ if TYPE_CHECKING:
     from maci2.vision import RelativePoses
 
 BIASES = slice(9, 15)
-
-WINDOW_S = 2.5
-"""Length of the window that tracking starts from."""
 
 GAUGE_STD = (1e-4, 1e-4)
 """Prior of the first body's position [m] and heading [rad]: far below what is measured."""
@@ -183,7 +179,7 @@ def predict(
         J,
         J @ cov @ J.T + by_last @ end.Q @ by_last.T,
         end.F @ cov @ J.T + end.Q @ by_last.T,
-        float(shared.scalars[LOG_SCALE_AT]),
+        float(shared.scalars[SCALE]),
     )
 
 
@@ -282,9 +278,9 @@ def _part(solution: Solution, problem: Problem, states: slice) -> Solution:
     them as it is integrated."""
     before, spans = solution.measurements, slice(states.start, states.stop - 1)
     integrated = before._replace(
-        spans=cut(before.spans, spans),
+        spans=rows_of(before.spans, spans),
         white=before.white[spans],
-        instant=cut(before.instant, states),
+        instant=rows_of(before.instant, states),
     )
     return evaluated(problem, solution.states.part(states), solution.shared, integrated)
 
@@ -483,16 +479,6 @@ class FixedLagSmoother:
             variances[SCALE] = calibration.scale_walk**2 * dt
             variances[CAMERA_CLOCK] = calibration.camera_clock_walk_s**2 * dt
             self.solution = without_first(self.solution, variances)
-
-
-def window_start(keyframes_ns: Stamps, last: int) -> int | None:
-    """First keyframe of the window that ends at keyframe `last`; None before there is one."""
-    first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
-    shortest_ns = 0.9 * WINDOW_S * NS
-    if first > 0 and keyframes_ns[last] - keyframes_ns[first] <= shortest_ns:
-        first -= 1  # keyframes that do not divide the window: rather one more than none at all
-    long_enough = keyframes_ns[last] - keyframes_ns[first] > shortest_ns
-    return first if long_enough and last - first >= 4 else None
 
 
 def world_states(result: InitResult, T_b_c: Mat4) -> tuple[States, Shared]:

@@ -8,43 +8,56 @@ whitened by the measurements' own covariances and the cost is a sum of squares t
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from maci2.errors import MeasurementError
 from maci2.estimator.factors import (
+    CAMERA,
     CAMERA_TAIL,
     CARRIED,
-    IMU_TAIL,
+    IMU,
+    ORIENTATIONS,
+    POSITIONS,
+    PRIOR_TAIL,
+    PRIORS,
     camera_factor,
     carry,
+    factor,
     imu_factor,
-    orientation_factor,
-    position_factor,
-    prior_coordinates,
+    marker_factor,
+    moved_clock,
+    places,
+    prior_factor,
     vertical_factor,
 )
 from maci2.estimator.measurements import (
     Markers,
     Measurements,
     StackedPriors,
-    Timed,
     assemble,
     assemble_markers,
 )
 from maci2.estimator.normal_equations import (
     NO_LOSS,
     System,
+    Work,
     add_factor,
+    add_quadratic,
     back_substitute,
     empty_system,
     factorize,
     inverse_blocks,
-    places,
+    padded,
+    whiten,
 )
 from maci2.estimator.problem import (
+    CAMERA_CLOCK,
     MOTION,
+    ORIENTATION_CLOCK,
     POSITION,
+    POSITION_CLOCK,
     ROTATION,
     SHARED,
     STATE,
@@ -52,6 +65,7 @@ from maci2.estimator.problem import (
     Problem,
     Shared,
     States,
+    Unknowns,
     retract,
 )
 from maci2.imu import NO_VERTICAL
@@ -79,98 +93,49 @@ SMALL = 1e6
 REANCHOR_ABOVE_S = 1e-4
 """Movement of a marker's clock [s] after which samples are integrated to the new instants."""
 
-IMU, CAMERA, POSITIONS, ORIENTATIONS, PRIORS = range(5)
-"""Kinds of measurement, whose costs are kept apart."""
-
-OWN_IMU = 6 + np.array([21, 22, 23])
-OWN_CAMERA = 6 + np.arange(3, 11)
-OWN_POSITION = 6 + np.arange(11, 19)
-OWN_ORIENTATION = 6 + np.array([*range(11, 17), 19, 20])
-"""Shared parameters that each kind of factor depends on besides biases and gravity, as places in
-`Free.columns`."""
-
 
 @kernel
-def camera_rows(
-    measurements: Measurements, i: int, states: States, shared: Shared, s: int, J: Array
-) -> None:
-    """Rows of motion i: q relative poses of neighbouring states."""
-    motions, instant = measurements.motions, measurements.instant
-    k, count = motions.state[i], motions.span[i]
-    with_clock = len(instant.dt) > 0
-    Ts = np.empty((2 if with_clock else 0, 4, 4))
-    carried = np.empty((2 if with_clock else 0, 6, CARRIED))
-    for j in range(count):
-        for end in range(len(carried)):
-            at = k + j + end
-            carry(instant, at, states, at, shared, shared.scalars[2], Ts[end], carried[end])
-        poses = Ts if with_clock else states.Ts_w_b[k + j : k + j + 2]
-        T_ck_ck1 = motions.Ts_ck_ck1[motions.at[i] + j]
-        camera_factor(T_ck_ck1, poses, carried, shared, s, j, (count + 1) * s, J)
-
-
-@kernel
-def remaining(timed: Timed, i: int, shared: Shared) -> float:
-    """Movement of the clock's offset since samples were integrated [s]."""
-    clock = 3 if timed.value.shape[2] == 1 else 4
-    return shared.scalars[clock] + shared.scalars[clock + 2] * timed.elapsed[i] - timed.anchor[i]
-
-
-@kernel
-def marker_rows(
-    timed: Timed, i: int, states: States, shared: Shared, s: int, T: Array, carried: Array, J: Array
-) -> None:
-    """Rows of position or orientation i, by the shape of what was measured."""
-    k = timed.at_state[i]
-    carry(timed.spans, i, states, k, shared, remaining(timed, i, shared), T, carried)
-    if timed.value.shape[2] == 1:
-        position_factor(T, carried, shared, timed.value[i], timed.elapsed[i], s, J)
-    else:
-        orientation_factor(T, carried, shared, timed.value[i], timed.elapsed[i], s, J)
+def _room(measurements: Measurements, s: int) -> Work:
+    """Room for the largest factor."""
+    d = measurements.motions.white.shape[1]
+    width = padded(max((d // 6 + 1) * s + CAMERA_TAIL, s + PRIOR_TAIL))
+    rows = max(STATE + SHARED, d)
+    return Work(np.empty((rows, width)), np.empty((rows, width)), np.empty((width, width)))
 
 
 @kernel
 def linearize(
     measurements: Measurements,
     markers: Markers | None,
-    states: States,
-    shared: Shared,
-    columns: Indices,
-    first_pose_fixed: bool,
+    unknowns: Unknowns,
     system: System,
     costs: Array,
 ) -> None:
     """Fill `system` with the normal equations, `costs` (5,) with the cost of each kind."""
-    s = system.rows.shape[1]
-    motions, vertical = measurements.motions, measurements.vertical
-    rows = max(s, motions.white.shape[1])
-    width = (system.band + 1) * s + max(CAMERA_TAIL, IMU_TAIL)
-    J, X, H = np.zeros((rows, width)), np.empty((rows, width)), np.empty((width, width))
+    work, columns, s = _room(measurements, unknowns.size), unknowns.columns, unknowns.size
+    spans, motions, instant = measurements.spans, measurements.motions, measurements.instant
     system.rows.fill(0.0)
     system.border.fill(0.0)
     costs.fill(0.0)
-    place = places(columns, OWN_IMU, True)
-    for k in range(len(measurements.white)):
-        imu_factor(measurements.spans, k, states, shared, s, J)
+    place = places(columns, IMU)
+    for k in range(len(spans.dt)):
+        imu_factor(spans, k, unknowns, work.J)
         W = measurements.white[k]
-        costs[IMU] += add_factor(J, W, s, k, 2, NO_LOSS, 0.0, place, X, H, system)
-    place = places(columns, OWN_CAMERA, len(measurements.instant.dt) > 0)
+        costs[IMU] += add_factor(work, W, s, k, 2, NO_LOSS, place, system)
+    place = places(columns, CAMERA, len(instant.dt) > 0)
     for i in range(len(motions.state)):
-        camera_rows(measurements, i, states, shared, s, J)
-        k, count, loss = motions.state[i], motions.span[i], motions.loss[i]
-        W, kind = motions.white[i], int(loss[0])
-        costs[CAMERA] += add_factor(
-            J, W, 6 * count, k, count + 1, kind, loss[1], place, X, H, system
-        )
+        camera_factor(motions, instant, i, unknowns, work.J)
+        k, q, W, loss = motions.state[i], motions.span[i], motions.white[i], motions.loss[i]
+        costs[CAMERA] += add_factor(work, W, 6 * q, k, q + 1, loss, place, system)
     if markers is not None:
-        _add_markers(markers, states, shared, columns, J, X, H, system, costs)
-    if vertical.white.any():
-        vertical_factor(vertical, states, shared, s, J)
-        place = places(columns, OWN_IMU[:0], True)
-        costs[PRIORS] += add_factor(J, np.eye(3), 3, 0, 1, NO_LOSS, 0.0, place, X, H, system)
+        _add_markers(markers, unknowns, work, system, costs)
+    if measurements.vertical.white.any():
+        vertical_factor(measurements.vertical, unknowns, work.J)
+        place = places(columns, IMU)
+        costs[PRIORS] += add_factor(work, np.eye(3), 3, 0, 1, NO_LOSS, place, system)
     for i in range(len(measurements.priors.at_state)):
-        costs[PRIORS] += _add_prior(measurements.priors, i, states, shared, columns, system)
-    if first_pose_fixed:
+        costs[PRIORS] += _add_prior(measurements.priors, i, unknowns, work, system)
+    if unknowns.first_pose_fixed:
         first = system.rows[0]
         for i in (0, 1, 2, 6, 7, 8):
             first[i].fill(0.0)
@@ -180,110 +145,55 @@ def linearize(
 
 @kernel
 def _add_markers(
-    markers: Markers,
-    states: States,
-    shared: Shared,
-    columns: Indices,
-    J: Array,
-    X: Array,
-    H: Array,
-    system: System,
-    costs: Array,
+    markers: Markers, unknowns: Unknowns, work: Work, system: System, costs: Array
 ) -> None:
-    """Positions and orientations; an orientation at the instant of a position needs no state
+    """Positions and orientations as they come: one at the instant of the one before needs no state
     carried there again."""
-    s = system.rows.shape[1]
     p, r = markers
-    kind_p, kind_r = int(p.loss[0]), int(r.loss[0])
-    to_p, to_r = places(columns, OWN_POSITION, True), places(columns, OWN_ORIENTATION, True)
-    T, carried = np.zeros((4, 4)), np.zeros((6, CARRIED))
-    at, done = 0, np.zeros(len(r.at_state), dtype=np.bool_)
-    for i in range(len(p.at_state)):
-        k = p.at_state[i]
-        marker_rows(p, i, states, shared, s, T, carried, J)
-        costs[POSITIONS] += add_factor(
-            J, p.white[i], 3, k, 1, kind_p, p.loss[1], to_p, X, H, system
-        )
-        while at < len(r.at_state) and r.at_state[at] < k:
-            at += 1
-        is_same = at < len(r.at_state) and r.at_state[at] == k
-        if is_same and r.spans.dt[at] == p.spans.dt[i]:
-            is_same = remaining(p, i, shared) == remaining(r, at, shared)
-            if is_same:
-                orientation_factor(T, carried, shared, r.value[at], r.elapsed[at], s, J)
-                costs[ORIENTATIONS] += add_factor(
-                    J, r.white[at], 3, k, 1, kind_r, r.loss[1], to_r, X, H, system
-                )
-                done[at] = True
-                at += 1
-    for j in range(len(r.at_state)):
-        if not done[j]:
-            marker_rows(r, j, states, shared, s, T, carried, J)
-            costs[ORIENTATIONS] += add_factor(
-                J, r.white[j], 3, r.at_state[j], 1, kind_r, r.loss[1], to_r, X, H, system
+    to_p, to_r = places(unknowns.columns, POSITIONS), places(unknowns.columns, ORIENTATIONS)
+    T_w_b, carried, last = np.empty((4, 4)), np.empty((6, CARRIED)), (-1, 0.0, 0.0)
+    i, j, m, n = 0, 0, len(p.at_state), len(r.at_state)
+    while i < m or j < n:
+        is_position = j == n
+        if i < m and j < n:
+            earlier = p.spans.dt[i] <= r.spans.dt[j]
+            is_position = p.at_state[i] < r.at_state[j] or (
+                p.at_state[i] == r.at_state[j] and earlier
             )
+        timed, at, place = (p, i, to_p) if is_position else (r, j, to_r)
+        kind = POSITIONS if is_position else ORIENTATIONS
+        k, moved = timed.at_state[at], moved_clock(timed, kind, at, unknowns.shared)
+        if last != (k, timed.spans.dt[at], moved):
+            carry(timed.spans, at, unknowns, k, moved, T_w_b, carried)
+            last = (k, timed.spans.dt[at], moved)
+        marker_factor(kind, timed.value[at], timed.elapsed[at], unknowns, T_w_b, carried, work.J)
+        W, loss = timed.white[at], timed.loss[at]
+        costs[kind] += add_factor(work, W, 3, k, 1, loss, place, system)
+        i, j = (i + 1, j) if is_position else (i, j + 1)
 
 
 @kernel
 def _add_prior(
-    priors: StackedPriors,
-    i: int,
-    states: States,
-    shared: Shared,
-    columns: Indices,
-    system: System,
+    priors: StackedPriors, i: int, unknowns: Unknowns, work: Work, system: System
 ) -> float:
-    """Add one prior: cost delta' info delta - 2 eta' delta + constant."""
-    size, s, k, b = STATE + SHARED, system.rows.shape[1], priors.at_state[i], len(system.border)
-    delta, J = np.empty(size), np.empty((size, size))
-    mean = Shared(priors.R_w_g[i], priors.T_b_c[i], priors.T_b_m[i], priors.scalars[i])
-    prior_coordinates(states, k, shared, priors.states, i, mean, delta, J)
-    cost, info = priors.constant[i], priors.info[i]
-    known = np.empty(size, dtype=np.int64)
-    used = 0
-    for n in range(size):
-        if info[n, n] > 0.0 or priors.eta[i, n] != 0.0:
-            known[used] = n
-            used += 1
-    known = known[:used]
-    rhs, by_column = np.zeros(size), np.zeros((size, size))
-    for a in known:
-        slope = 0.0
-        for other in known:
-            slope += info[a, other] * delta[other]
-        cost += delta[a] * (slope - 2.0 * priors.eta[i, a])
-        for c in range(size):
-            if J[a, c] != 0.0:
-                rhs[c] += J[a, c] * (priors.eta[i, a] - slope)
-                for other in known:
-                    by_column[other, c] += info[other, a] * J[a, c]
-    tail = (1 + system.band) * s
-    for c in range(size):
-        # Coordinates of states beyond their own unknowns are shared biases.
-        to_c = c if c < s else columns[c - MOTION]
-        if to_c < 0:
-            continue
-        if c < s:
-            system.rows[k, c, tail] += rhs[c]
-        else:
-            system.border[to_c, b] += rhs[c]
-        for a in known:
-            f = by_column[a, c]
-            if f == 0.0:
-                continue
-            for e in range(size):
-                if J[a, e] == 0.0:
-                    continue
-                to_e = e if e < s else columns[e - MOTION]
-                if to_e < 0:
-                    continue
-                if c < s and e < s:
-                    system.rows[k, c, e] += J[a, e] * f
-                elif c < s:
-                    system.rows[k, c, tail + 1 + to_e] += J[a, e] * f
-                elif e >= s:
-                    system.border[to_c, to_e] += J[a, e] * f
-    return cost
+    """Add prior i; returns its cost. What nothing is known of is left out."""
+    J = work.J
+    prior_factor(priors, i, unknowns, J)
+    known, d = np.empty(STATE + SHARED, dtype=np.int64), 0
+    for row in range(STATE + SHARED):
+        if priors.info[i, row, row] > 0.0 or priors.eta[i, row] != 0.0:
+            known[d] = row
+            for c in range(unknowns.size + PRIOR_TAIL):
+                J[d, c] = J[row, c]
+            d += 1
+    info, eta = np.zeros((d + 2, d + 2)), np.empty(d)
+    for a in range(d):
+        eta[a] = priors.eta[i, known[a]]
+        for b in range(d):
+            info[a, b] = priors.info[i, known[a], known[b]]
+    place = places(unknowns.columns, PRIORS)
+    value = add_quadratic(work, info, eta, d, priors.at_state[i], place, system)
+    return value + priors.constant[i]
 
 
 @kernel
@@ -302,28 +212,23 @@ def _decrement(system: System, dx: Array, dx_shared: Array) -> float:
 def minimize(
     measurements: Measurements,
     markers: Markers | None,
-    states: States,
-    shared: Shared,
-    columns: Indices,
-    first_pose_fixed: bool,
+    unknowns: Unknowns,
     max_iterations: int,
     least_decrement: float,
     work: System,
     costs: Array,
-) -> tuple[States, Shared, int, bool, bool]:
-    """Levenberg-Marquardt on given arrays: states, shared parameters, iterations, whether it
-    converged, and whether `work` holds the factors of undamped normal equations next to the
-    optimum."""
+) -> tuple[Unknowns, int, bool, bool]:
+    """Levenberg-Marquardt on given arrays: unknowns, iterations, whether it converged, and whether
+    `work` holds the factors of undamped normal equations next to the optimum."""
     n, s, _ = work.rows.shape
-    system = empty_system(n, s, work.band, len(work.border))
-    moved_costs = np.empty(5)
-    linearize(measurements, markers, states, shared, columns, first_pose_fixed, system, costs)
+    system, moved_costs = empty_system(n, s, work.band, len(work.border)), np.empty(5)
+    linearize(measurements, markers, unknowns, system, costs)
     cost, damping, before, iterations, converged = costs.sum(), LEAST_DAMPING, 0.0, 0, False
     while not converged and iterations < max_iterations and damping < MOST_DAMPING:
         iterations += 1
         if factorize(system, damping, work):
             dx, dx_shared = back_substitute(work)
-            moved, moved_shared = retract(states, shared, columns, dx, dx_shared)
+            moved = retract(unknowns, dx, dx_shared)
             decrement = _decrement(system, dx, dx_shared)
             # Steps without damping contract at a rate that two of them show.
             is_small = decrement < min(before, SMALL * least_decrement)
@@ -331,29 +236,23 @@ def minimize(
             # Below this, rounding of the cost decides.
             rounding = 1e-13 * abs(cost)
             if rest < max(least_decrement * max(1.0, 1e-6 * cost), rounding):
-                states, shared, converged = moved, moved_shared, True
+                unknowns, converged = moved, True
                 if cost > decrement:
                     costs *= 1.0 - decrement / cost
                 continue
-            linearize(
-                measurements, markers, moved, moved_shared, columns, first_pose_fixed, system,
-                moved_costs,
-            )  # fmt: skip
+            linearize(measurements, markers, moved, system, moved_costs)
             if moved_costs.sum() <= cost + rounding:
                 before = decrement if damping == LEAST_DAMPING else 0.0
-                states, shared = moved, moved_shared
+                unknowns = moved
                 costs[:] = moved_costs
                 cost = costs.sum()
                 damping = max(0.3 * damping, LEAST_DAMPING)
                 continue
             # Refused steps are rare: back to where it was costs less than room for both.
-            linearize(
-                measurements, markers, states, shared, columns, first_pose_fixed, system,
-                moved_costs,
-            )  # fmt: skip
+            linearize(measurements, markers, unknowns, system, moved_costs)
         damping = max(10.0 * damping, REFUSED_DAMPING)
         before = 0.0
-    return states, shared, iterations, converged, converged and damping == LEAST_DAMPING
+    return unknowns, iterations, converged, converged and damping == LEAST_DAMPING
 
 
 @dataclass(frozen=True)
@@ -381,15 +280,11 @@ class Solution:
     """Optimum of a problem."""
 
     problem: Problem
-    states: States
-    shared: Shared
+    unknowns: Unknowns
     measurements: Measurements
     """The measurements as last integrated; what a covariance or a marginalization needs."""
 
     markers: Markers | None
-    columns: Indices
-    """(30,) place of [biases, shared parameters] among those that are free and shared, or -1."""
-
     costs: Array
     """(5,) chi-square of IMU, camera, positions, orientations, priors; robust losses included."""
 
@@ -401,6 +296,20 @@ class Solution:
     factors: System | None
     """Normal equations of the last step as `factorize` left them: linearized one step before the
     solution, which moves by less than the decrement allows. None where the last step was damped."""
+
+    @property
+    def states(self) -> States:
+        return self.unknowns.states
+
+    @property
+    def shared(self) -> Shared:
+        return self.unknowns.shared
+
+    @property
+    def columns(self) -> Indices:
+        """(30,) place of [biases, shared parameters] among those that are free and shared, or
+        -1."""
+        return self.unknowns.columns
 
     @property
     def cost(self) -> float:
@@ -448,11 +357,9 @@ def evaluated(
     """
     return Solution(
         problem,
-        states,
-        shared,
+        problem.unknowns(states, shared),
         assemble(problem, states, shared, before),
         assemble_markers(problem, states, shared),
-        problem.free.columns(problem.state_size == MOTION),
         np.zeros(5),
         iterations=0,
         converged=True,
@@ -461,19 +368,18 @@ def evaluated(
     )
 
 
+def _empty_system(solution: Solution) -> System:
+    n, s = len(solution.states.v_w), solution.problem.state_size
+    return empty_system(n, s, bandwidth(solution.measurements), solution.border)
+
+
 def optimized(start: Solution, options: SolverOptions = DEFAULT_OPTIONS) -> Solution:
     """One run of the optimizer, with the samples as they are integrated."""
-    problem, costs = start.problem, np.empty(5)
-    work = empty_system(
-        len(start.states.v_w), problem.state_size, bandwidth(start.measurements), start.border
-    )
-    states, shared, steps, converged, is_fresh = minimize(
+    work, costs = _empty_system(start), np.empty(5)
+    unknowns, steps, converged, is_fresh = minimize(
         start.measurements,
         start.markers,
-        start.states,
-        start.shared,
-        start.columns,
-        problem.first_pose_fixed,
+        start.unknowns,
         options.max_iterations,
         options.decrement,
         work,
@@ -481,8 +387,7 @@ def optimized(start: Solution, options: SolverOptions = DEFAULT_OPTIONS) -> Solu
     )
     return replace(
         start,
-        states=states,
-        shared=shared,
+        unknowns=unknowns,
         costs=costs,
         iterations=start.iterations + steps,
         converged=converged,
@@ -521,36 +426,26 @@ def bandwidth(measurements: Measurements) -> int:
 
 def _moved_far(solution: Solution, options: SolverOptions) -> bool:
     """Whether samples should be integrated anew."""
-    spans, states, scalars = solution.measurements.spans, solution.states, solution.shared.scalars
-    moved = states.bias_gyro[:-1] - spans.bias[:, :3]
+    spans, scalars = solution.measurements.spans, solution.shared.scalars
+    moved = solution.states.bias_gyro[:-1] - spans.bias[:, :3]
     turned = (moved * moved).sum(axis=1) * spans.dt**2
     if 0.5 * turned.max() > options.reintegrate_above:
         return True
-    for timed, clock in zip(solution.markers or (), (3, 4), strict=False):
-        offset = scalars[clock] + scalars[clock + 2] * timed.elapsed
-        if len(offset) and np.abs(offset - timed.anchor).max() > REANCHOR_ABOVE_S:
+    for timed, clock in zip(
+        solution.markers or (), (POSITION_CLOCK, ORIENTATION_CLOCK), strict=False
+    ):
+        offset, drift = scalars[clock]
+        clock_moved = np.abs(offset + drift * timed.elapsed - timed.anchor)
+        if clock_moved.max(initial=0.0) > REANCHOR_ABOVE_S:
             return True
     return False
 
 
 def normal_equations(solution: Solution, costs: Array | None = None) -> System:
     """Normal equations at the optimum; `costs` (5,) are filled where they are given."""
-    system = empty_system(
-        len(solution.states.v_w),
-        solution.problem.state_size,
-        bandwidth(solution.measurements),
-        solution.border,
-    )
-    linearize(
-        solution.measurements,
-        solution.markers,
-        solution.states,
-        solution.shared,
-        solution.columns,
-        solution.problem.first_pose_fixed,
-        system,
-        np.zeros(5) if costs is None else costs,
-    )
+    system = _empty_system(solution)
+    costs = np.zeros(5) if costs is None else costs
+    linearize(solution.measurements, solution.markers, solution.unknowns, system, costs)
     return system
 
 
@@ -565,8 +460,7 @@ def factorized(solution: Solution) -> System:
     return system
 
 
-@dataclass(frozen=True)
-class Covariance:
+class Covariance(NamedTuple):
     """Marginal covariances at the optimum, in the tangent order of the problem."""
 
     states: Array
@@ -642,13 +536,13 @@ def covariance(solution: Solution, exactly: bool = True) -> Covariance:
 
 
 @kernel
-def at_camera(measurements: Measurements, states: States, shared: Shared) -> States:
+def at_camera(measurements: Measurements, unknowns: Unknowns) -> States:
     """The states at the camera's instants, where its clock has an offset left."""
-    n, spans = len(states.v_w), measurements.instant
-    clock_s, carried = shared.scalars[2], np.empty((6, CARRIED))
-    Ts_w_b, v_w = np.empty((n, 4, 4)), np.empty((n, 3))
-    for k in range(n):
-        carry(spans, k, states, k, shared, clock_s, Ts_w_b[k], carried)
+    states, carried = unknowns.states, np.empty((6, CARRIED))
+    Ts_w_b, v_w = np.empty_like(states.Ts_w_b), np.empty_like(states.v_w)
+    clock_s = unknowns.shared.scalars[CAMERA_CLOCK]
+    for k in range(len(v_w)):
+        carry(measurements.instant, k, unknowns, k, clock_s, Ts_w_b[k], carried)
         for i in range(3):
             # The derivative of the position by the instant is the velocity there.
             v_w[k, i] = carried[3 + i, 18]
@@ -656,19 +550,32 @@ def at_camera(measurements: Measurements, states: States, shared: Shared) -> Sta
 
 
 @kernel
-def camera_squares(measurements: Measurements, states: States, shared: Shared, s: int) -> Array:
+def whitened_rows(
+    measurements: Measurements, markers: Markers | None, kind: int, unknowns: Unknowns, out: Array
+) -> None:
+    """(m, d, columns) whitened rows of all factors of a kind, as a robust loss does not see them;
+    columns are those of the states, the residual, and all free shared unknowns."""
+    work, place = _room(measurements, unknowns.size), places(unknowns.columns, kind)
+    for i in range(len(out)):
+        count, d, W = factor(measurements, markers, kind, i, unknowns, work.J)
+        r = count * unknowns.size
+        whiten(work, W, d, r, place)
+        for row in range(d):
+            for c in range(r + 1):
+                out[i, row, c] = work.X[row, c]
+            for q in range(place.shape[1]):
+                out[i, row, r + 1 + place[1, q]] = work.X[row, r + 1 + q]
+
+
+@kernel
+def camera_squares(measurements: Measurements, unknowns: Unknowns) -> Array:
     """(m,) squared Mahalanobis norms of motions, as a robust loss does not see them."""
-    motions = measurements.motions
-    d = motions.white.shape[1]
-    squares, J = np.zeros(len(motions.state)), np.empty((d, (d // 6 + 1) * s + CAMERA_TAIL))
+    motions, work = measurements.motions, _room(measurements, unknowns.size)
+    squares, place = np.empty(len(motions.state)), np.empty((2, 0), dtype=np.int64)
     for i in range(len(squares)):
-        camera_rows(measurements, i, states, shared, s, J)
-        r = (motions.span[i] + 1) * s
-        for row in range(6 * motions.span[i]):
-            white = 0.0
-            for n in range(row + 1):
-                white += motions.white[i, row, n] * J[n, r]
-            squares[i] += white * white
+        camera_factor(motions, measurements.instant, i, unknowns, work.J)
+        r = (motions.span[i] + 1) * unknowns.size
+        squares[i] = whiten(work, motions.white[i], 6 * motions.span[i], r, place)
     return squares
 
 
@@ -677,13 +584,9 @@ def last_state_covariance(solution: Solution) -> Array:
     if solution.factors is None:
         return np.asarray(covariance(solution).states[-1])
     rows, border, band = solution.factors
-    s, b = rows.shape[1], len(border)
-    alone = np.linalg.inv(np.triu(rows[-1, :, :s]))
-    cov = alone @ alone.T
-    if b:
-        tail = (1 + band) * s + 1
-        by_shared = np.linalg.solve(
-            np.triu(border[:, :b]).T, (alone @ rows[-1, :, tail : tail + b]).T
-        )
-        cov += by_shared.T @ by_shared
-    return np.asarray(cov)
+    s, b, tail = rows.shape[1], len(border), (1 + band) * rows.shape[1] + 1
+    root = np.zeros((s + b, s + b))
+    root[:s, :s], root[:s, s:] = np.triu(rows[-1, :, :s]), rows[-1, :, tail : tail + b]
+    root[s:, s:] = np.triu(border[:, :b])
+    of_last = np.linalg.inv(root)[:s]
+    return np.asarray(of_last @ of_last.T)

@@ -113,12 +113,18 @@ def skew(v: Array) -> Array:
 
 
 @kernel
-def product(A: Array, B: Array) -> Array:
-    """A @ B of 3x3 matrices, or of the rotations in 4x4 ones: calling BLAS takes longer."""
-    out = np.empty((3, 3))
+def multiply(A: Array, B: Array, out: Array) -> None:
+    """out = A @ B of 3x3 matrices, or of the rotations in 4x4 ones: calling BLAS takes longer."""
     for i in range(3):
         for j in range(3):
             out[i, j] = A[i, 0] * B[0, j] + A[i, 1] * B[1, j] + A[i, 2] * B[2, j]
+
+
+@kernel
+def product(A: Array, B: Array) -> Array:
+    """A @ B, likewise."""
+    out = np.empty((3, 3))
+    multiply(A, B, out)
     return out
 
 

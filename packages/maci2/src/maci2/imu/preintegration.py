@@ -140,11 +140,11 @@ def require_samples(imu: ImuMeasurements, stamps_ns: Stamps) -> None:
             f"{imu.source}: the IMU covers {imu.stamps_ns[0]}..{imu.stamps_ns[-1]} ns but the "
             f"window needs {start_ns}..{end_ns} ns; drop keyframes outside the IMU recording."
         )
-    first = int(np.searchsorted(imu.stamps_ns, start_ns, side="right")) - 1
-    last = int(np.searchsorted(imu.stamps_ns, end_ns, side="left"))
-    steps_ns = np.diff(imu.stamps_ns[first : last + 1])
+    first = int(imu.stamps_ns.searchsorted(start_ns, side="right")) - 1
+    inside_ns = imu.stamps_ns[first : int(imu.stamps_ns.searchsorted(end_ns)) + 1]
+    steps_ns = inside_ns[1:] - inside_ns[:-1]
     gap_ns = int(steps_ns.max(initial=0))
-    period_ns = float(steps_ns.sum() - gap_ns) / max(len(steps_ns) - 1, 1)
+    period_ns = float(inside_ns[-1] - inside_ns[0] - gap_ns) / max(len(steps_ns) - 1, 1)
     if 0.0 < MAX_GAP_PERIODS * period_ns < gap_ns:
         raise DatasetError(
             f"{imu.source}: no IMU sample for {gap_ns / 1e6:.1f} ms after timestamp "

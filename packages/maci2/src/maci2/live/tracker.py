@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from maci2.estimator.problem import Shared
-from maci2.estimator.smoother import WINDOW_S
 from maci2.imu import ImuMeasurements
 from maci2.jit import warm_up
 from maci2.live.buffers import SETTLE_NS
 from maci2.live.stream import BEFORE_S, OnlineTrackerConfig, SensorStream, TrackerStatus
 from maci2.odometry import TrackedState
-from maci2.odometry.settings import tracker_settings
+from maci2.odometry.settings import WINDOW_S, tracker_settings
 from maci2.odometry.track import BRIDGING_AFTER_S, Tracker
 from maci2.sensors import ImuSamples, Rig
 from maci2.sensors.stereo import StereoPair

@@ -3,10 +3,16 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from maci2.calibration_prior import CALIBRATED, EXACT, CalibrationPrior
 from maci2.estimator.smoother import SmootherConfig
 from maci2.imu.model_choice import measured_walks
 from maci2.sensors import Rig
+from maci2.types import NS, Stamps
+
+WINDOW_S = 2.5
+"""Length of the window that tracking starts from."""
 
 GYRO_WALK_FACTOR = 10.0
 """Random walk of the gyroscope bias that a tracker reckons with, over the data sheet's: what is
@@ -52,3 +58,13 @@ def bias_walks(rig: Rig, imu: str) -> tuple[float, float]:
         return measured
     factor = 1.0 if rig.imu.exact else GYRO_WALK_FACTOR
     return factor * rig.imu.walk_gyro, rig.imu.walk_acc
+
+
+def window_start(keyframes_ns: Stamps, last: int) -> int | None:
+    """First keyframe of the window that ends at keyframe `last`; None before there is one."""
+    first = int(np.searchsorted(keyframes_ns, keyframes_ns[last] - round(WINDOW_S * NS)))
+    shortest_ns = 0.9 * WINDOW_S * NS
+    if first > 0 and keyframes_ns[last] - keyframes_ns[first] <= shortest_ns:
+        first -= 1  # keyframes that do not divide the window: rather one more than none at all
+    long_enough = keyframes_ns[last] - keyframes_ns[first] > shortest_ns
+    return first if long_enough and last - first >= 4 else None

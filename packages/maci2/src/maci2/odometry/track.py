@@ -7,20 +7,18 @@ import numpy as np
 from maci2.consistency import OnlineConsistency, initialize
 from maci2.errors import DatasetError, MeasurementError
 from maci2.estimator import InitResult
-from maci2.estimator.config import DEFAULT_CONFIG
 from maci2.estimator.outliers import WINDOW, MotionChoice, choose_motions
-from maci2.estimator.problem import LOG_SCALE_AT, STATE
+from maci2.estimator.problem import DEFAULT_CONFIG, SCALE, STATE
 from maci2.estimator.smoother import (
-    WINDOW_S,
     FixedLagSmoother,
     SmootherConfig,
-    window_start,
     world_states,
 )
 from maci2.geometry import se3_log
 from maci2.geometry.gaussian import nees
 from maci2.imu import ImuMeasurements
 from maci2.imu.bias_tracker import MAX_STD
+from maci2.odometry.settings import WINDOW_S, window_start
 from maci2.odometry.tracked import Health, Keyframe, Origin, Track, TrackedState
 from maci2.types import NS, Mat4, Stamps
 from maci2.vision import RelativePoses, pose_noise
@@ -230,7 +228,7 @@ class Tracker:
         if len(stamps_ns) and int(stamps_ns[0]) == last_ns:
             found = [newest, *found]
         if found:
-            self.log_scale = float(shared.scalars[LOG_SCALE_AT])
+            self.log_scale = float(shared.scalars[SCALE])
         return [replace(state, health=self._health(state.stamp_ns)) for state in found]
 
     def _health(self, stamp_ns: int) -> Health:

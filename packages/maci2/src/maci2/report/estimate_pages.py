@@ -7,9 +7,9 @@ from html import escape
 
 import numpy as np
 
+from maci2.consistency.known_state import window_at
 from maci2.errors import MeasurementError
 from maci2.estimator import CalibrationResult, Posterior, SolverConfig, VIState
-from maci2.estimator.initialize import window_at
 from maci2.estimator.residuals import whitened_factors
 from maci2.estimator.solver import CAMERA, IMU, covariance
 from maci2.geometry import se3_inv, se3_log, so3_log
@@ -186,9 +186,9 @@ def normalized_residuals(
         factors = whitened_factors(solution, posterior, kind)
         measured = vision.measured[factors.index] | (kind == IMU)
         index = factors.index[measured]
-        np.add.at(squares, index, np.sum(factors.r[measured] ** 2, axis=1))
+        np.add.at(squares, index, np.sum(factors.white[measured] ** 2, axis=1))
         np.add.at(redundancy, index, factors.redundancy[measured].sum(axis=1))
-        np.add.at(counts, index, factors.r.shape[1])
+        np.add.at(counts, index, factors.white.shape[1])
     known = redundancy > LEAST_LEFT * counts
     return np.sqrt(np.where(known, squares / np.where(known, redundancy, 1.0), np.nan))
 

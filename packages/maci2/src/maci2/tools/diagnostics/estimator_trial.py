@@ -9,7 +9,7 @@ import numpy as np
 from maci2.consistency import calibrate, initialize
 from maci2.errors import Maci2Error
 from maci2.estimator import CalibrationResult
-from maci2.estimator.config import SolverConfig
+from maci2.estimator.problem import SolverConfig
 from maci2.findings import Finding
 from maci2.imu import ImuMeasurements, raw_model
 from maci2.imu.rotation_rates import MIN_RATE, RateMatch, RotationSource

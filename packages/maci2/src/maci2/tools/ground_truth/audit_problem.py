@@ -16,8 +16,7 @@ from maci2.estimator.problem import (
     Free,
     GaussianPrior,
     Loss,
-    MarkerOrientations,
-    MarkerPositions,
+    MarkerMeasurements,
     Problem,
     Shared,
     States,
@@ -25,7 +24,6 @@ from maci2.estimator.problem import (
     shared_prior,
     state_prior,
 )
-from maci2.estimator.residuals import Residuals, ResidualsByKind, solve_with_noise
 from maci2.estimator.solver import Covariance, Solution, covariance, solve
 from maci2.geometry import so3_exp, so3_log
 from maci2.geometry.gaussian import chi2_quantile
@@ -39,6 +37,11 @@ from maci2.tools.ground_truth.registration import (
     Registration,
     fit_accelerations,
     gyro_rotations,
+)
+from maci2.tools.ground_truth.variance_components import (
+    Residuals,
+    ResidualsByKind,
+    solve_with_noise,
 )
 from maci2.types import GRAVITY_NORM, NS, Array, Mask, Stamps
 
@@ -178,7 +181,7 @@ def audit_problem(
     orientations = None
     if rows.Rs_w_m is not None:
         Rs_w_m = np.ascontiguousarray(rows.Rs_w_m)
-        orientations = MarkerOrientations(rows.stamps_ns, Rs_w_m, cov_R, loss)
+        orientations = MarkerMeasurements(rows.stamps_ns, Rs_w_m, cov_R, loss)
     std = np.repeat([np.inf, np.inf, np.inf, STD_BIAS_GYRO, STD_BIAS_ACC], 3)
     prior = state_prior(0, states.part(slice(1)), shared, std)
     problem = Problem(
@@ -196,7 +199,7 @@ def audit_problem(
             orientation_drift=oriented,
             shared_clock=capture.one_clock,
         ),
-        positions=MarkerPositions(rows.stamps_ns, rows.p_w_m, cov_p, loss),
+        positions=MarkerMeasurements(rows.stamps_ns, rows.p_w_m, cov_p, loss),
         orientations=orientations,
         priors=(prior, _prior_of_capture(shared, capture)),
         clock_origin_ns=int(capture.stamps_ns[len(capture) // 2]),

@@ -8,11 +8,10 @@ import numpy as np
 from scipy.special import stdtr
 
 from maci2.estimator.problem import (
+    GRAVITY,
     MARKER,
     ORIENTATION_CLOCK,
-    ORIENTATION_CLOCK_AT,
     POSITION_CLOCK,
-    POSITION_CLOCK_AT,
 )
 from maci2.findings import Finding
 from maci2.geometry import so3_log
@@ -232,13 +231,13 @@ def find_jumps(fit: AuditFit, truth: GroundTruth) -> list[Jumps]:
     capture = fit.start.capture
     shared = fit.solution.shared
     R_g_w, T_b_m = shared.R_w_g.T, shared.T_b_m
-    rows, at = _states(fit, truth, POSITION_CLOCK_AT)
+    rows, at = _states(fit, truth, POSITION_CLOCK)
     p_g_m = at.Ts_w_b[:, :3, 3] + at.Ts_w_b[:, :3, :3] @ T_b_m[:3, 3]
     apart = capture.p_w_m[rows] @ R_g_w.T - p_g_m
     at_ns, sizes = _jumps(capture.stamps_ns[rows], apart, LEAST_M)
     jumps = [Jumps("positions", "cm", at_ns, 1e2 * sizes)]
     if capture.Rs_w_m is not None:
-        rows, at = _states(fit, truth, ORIENTATION_CLOCK_AT)
+        rows, at = _states(fit, truth, ORIENTATION_CLOCK)
         Rs_g_m = at.Ts_w_b[:, :3, :3] @ T_b_m[:3, :3]
         apart = so3_log_stack(R_g_w @ capture.Rs_w_m[rows] @ np.swapaxes(Rs_g_m, 1, 2))
         at_ns, sizes = _jumps(capture.stamps_ns[rows], apart, LEAST_RAD)
@@ -246,10 +245,10 @@ def find_jumps(fit: AuditFit, truth: GroundTruth) -> list[Jumps]:
     return jumps
 
 
-def _states(fit: AuditFit, truth: GroundTruth, clock_at: int) -> tuple[Stamps, GroundTruth]:
+def _states(fit: AuditFit, truth: GroundTruth, clock: slice) -> tuple[Stamps, GroundTruth]:
     """Rows beside which there are audited states, and these."""
     scalars, stamps_ns = fit.solution.shared.scalars, fit.start.capture.stamps_ns
-    offset_s, drift = scalars[clock_at], scalars[clock_at + 2]
+    offset_s, drift = scalars[clock]
     since_s = (stamps_ns - fit.start.problem.clock_origin_ns) / NS
     stamps_ns = stamps_ns + np.rint((offset_s + drift * since_s) * NS).astype(np.int64)
     rows = np.flatnonzero(bridged(truth.stamps_ns, stamps_ns, MAX_GAP_S))
@@ -293,7 +292,8 @@ def measure(fit: AuditFit, truth: GroundTruth) -> dict[str, Constant]:
     constants = {}
     if capture.Rs_w_m is not None:
         change = np.ascontiguousarray(shared.T_b_m[:3, :3] @ capture.T_b_m[:3, :3].T)
-        constants["rotation_deg"] = length_of(so3_log(change), cov_shared[14:17, 14:17], "deg")
+        cov_phi = cov_shared[MARKER, MARKER][3:, 3:]
+        constants["rotation_deg"] = length_of(so3_log(change), cov_phi, "deg")
     # Of the translation itself: rho and phi both move it.
     p = shared.T_b_m[:3, 3]
     J = np.hstack([np.eye(3), -skew(p)])
@@ -302,13 +302,13 @@ def measure(fit: AuditFit, truth: GroundTruth) -> dict[str, Constant]:
     up_w = shared.R_w_g[:, 2]
     sine = float(np.hypot(up_w[0], up_w[1]))
     tilt = float(np.arctan2(sine, up_w[2])) * np.array([-up_w[1], up_w[0]]) / max(sine, 1e-12)
-    constants["tilt_deg"] = length_of(tilt, cov_shared[:2, :2], "deg")
-    clocks = {"position": (POSITION_CLOCK_AT, POSITION_CLOCK)}
+    constants["tilt_deg"] = length_of(tilt, cov_shared[GRAVITY, GRAVITY], "deg")
+    clocks = {"position": POSITION_CLOCK}
     if capture.Rs_w_m is not None and not capture.one_clock:
-        clocks["orientation"] = (ORIENTATION_CLOCK_AT, ORIENTATION_CLOCK)
-    for kind, (place, at) in clocks.items():
-        offset_s, drift = shared.scalars[place], shared.scalars[place + 2]
-        std = np.sqrt(np.diag(cov_shared)[at])
+        clocks["orientation"] = ORIENTATION_CLOCK
+    for kind, clock in clocks.items():
+        offset_s, drift = shared.scalars[clock]
+        std = np.sqrt(np.diag(cov_shared)[clock])
         constants[f"{kind}_late_ms"] = scalar_of(-offset_s, std[0], "ms")
         constants[f"{kind}_drift_ms_per_min"] = scalar_of(-drift, std[1], "ms/min")
     fit_a = fit.start.accelerations
@@ -326,7 +326,7 @@ def measure(fit: AuditFit, truth: GroundTruth) -> dict[str, Constant]:
 
 def _on_imu_clock(claims: GroundTruth, fit: AuditFit) -> tuple[GroundTruth, float]:
     """Published columns moved by a clock offset that is no small error, and how late it is [s]."""
-    offset_s = float(fit.solution.shared.scalars[POSITION_CLOCK_AT])
+    offset_s = float(fit.solution.shared.scalars[POSITION_CLOCK.start])
     std_s = float(np.sqrt(fit.posterior.shared[POSITION_CLOCK, POSITION_CLOCK][0, 0]))
     if abs(offset_s) < max(ANOTHER_CLOCK_S, 5.0 * std_s):
         return claims, 0.0
@@ -422,7 +422,7 @@ def _faults_of_motion(fit: AuditFit) -> Faults:
         scatter.append(f"orientations scatter by {DEG * fit.orientation.std:.1f} deg")
     meaning = "about what the IMU measures: they are not those of this motion, or very noisy"
     yield from (("noise", f"{size} {meaning}") for size in scatter)
-    tilt_deg = DEG * float(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[:2, :2])[-1]))
+    tilt_deg = DEG * float(np.sqrt(np.linalg.eigvalsh(fit.posterior.shared[GRAVITY, GRAVITY])[-1]))
     if tilt_deg > UNOBSERVABLE_DEG:
         yield (
             "unobservable gravity",
@@ -432,7 +432,7 @@ def _faults_of_motion(fit: AuditFit) -> Faults:
         )
     if fit.start.capture.Rs_w_m is None:
         return
-    values, axes = np.linalg.eigh(fit.posterior.shared[14:17, 14:17])
+    values, axes = np.linalg.eigh(fit.posterior.shared[MARKER, MARKER][3:, 3:])
     std_deg = DEG * float(np.sqrt(values[-1]))
     if std_deg > UNOBSERVABLE_DEG:
         x, y, z = axes[:, -1] * np.sign(axes[np.argmax(np.abs(axes[:, -1])), -1])

@@ -146,7 +146,7 @@ def consistency(solution: Solution, steps: int = 1) -> Consistency:
     posterior = covariance(solution)
     rows = all_factors(solution, posterior)
     windows = compose_windows(solution, posterior, rows[0], steps)
-    e = windows.errors(rows[0].r)
+    e = windows.errors(rows[0].white)
     nees, shown = dict[str, float | None](), dict[str, float]()
     for name, block in PARTS.items():
         cov_shown, cov = (each[:, block, block] for each in (windows.cov_shown, windows.cov))
@@ -163,7 +163,7 @@ def consistency(solution: Solution, steps: int = 1) -> Consistency:
 
     drawn = np.array([correlation(r) for r in white_residuals(rows, solution, DRAWS)])
     chance = float(np.sqrt((1.0 + 1.0 / DRAWS) * drawn.var(axis=0, ddof=1).mean()))
-    found = correlation(rows[0].r)
+    found = correlation(rows[0].white)
     return Consistency(len(e), nees, shown, found, drawn.mean(axis=0), chance)
 
 

@@ -81,14 +81,16 @@ def likelihood_slope(solution: Solution, levels: Array) -> Slope:
     ]
     factors = [(imu, part) for part in parts]
     for other in others:
-        factors.append((other, np.broadcast_to(np.eye(other.r.shape[1]), other.projected.shape)))
+        factors.append(
+            (other, np.broadcast_to(np.eye(other.white.shape[1]), other.projected.shape))
+        )
     system = normal_equations(solution)
-    q = [np.einsum("kij,kj->ki", part, rows.r) for rows, part in factors]
+    q = [np.einsum("kij,kj->ki", part, rows.white) for rows, part in factors]
     score, information = np.empty(len(factors)), np.empty((len(factors), len(factors)))
     for j, (rows_j, part) in enumerate(factors):
-        left_over = np.eye(rows_j.r.shape[1]) - rows_j.projected
+        left_over = np.eye(rows_j.white.shape[1]) - rows_j.projected
         expected = float(np.einsum("kij,kji->", part, left_over))
-        score[j] = 0.5 * (float(np.vdot(rows_j.r, q[j])) - expected)
+        score[j] = 0.5 * (float(np.vdot(rows_j.white, q[j])) - expected)
         left = moved_by(rows_j, q[j], system)
         for i, (rows_i, _) in enumerate(factors):
             # q of another kind of measurement is zero in these rows.
@@ -136,7 +138,7 @@ def white_residuals(rows: list[WhitenedFactors], solution: Solution, draws: int)
     """Residuals of the IMU that white noise of all measurements leaves, drawn several times."""
     rng, system = np.random.default_rng(0), normal_equations(solution)
     for _ in range(draws):
-        noise = [rng.standard_normal(one.r.shape) for one in rows]
+        noise = [rng.standard_normal(one.white.shape) for one in rows]
         moves = [moved_by(one, q, system) for one, q in zip(rows, noise, strict=True)]
         states, shared = (np.sum(part, axis=0) for part in zip(*moves, strict=True))
         yield noise[0] - predicted_by(rows[0], (states, shared))

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from maci2.errors import require_in_range
-from maci2.estimator.problem import LOG_SCALE_AT, POSITION, ROTATION, SCALE, STATE, Shared, States
+from maci2.estimator.problem import POSITION, ROTATION, SCALE, STATE, Shared, States
 from maci2.estimator.smoother import propagate
 from maci2.estimator.solver import covariance
 from maci2.field_docs import document_fields
@@ -156,7 +156,7 @@ class Comparison:
 
         self._adjoints.append(se3_adj(np.ascontiguousarray(T_b_o @ self._T_o_ok)))
         T_scaled = T_ok_ok1.copy()
-        T_scaled[:3, 3] *= np.exp(self.shared.scalars[LOG_SCALE_AT])
+        T_scaled[:3, 3] *= np.exp(self.shared.scalars[SCALE])
         self._T_o_ok = self._T_o_ok @ T_scaled
         T_b_bk = T_b_o @ self._T_o_ok @ se3_inv(np.ascontiguousarray(T_b_o))
 

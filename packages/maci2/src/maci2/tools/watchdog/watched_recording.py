@@ -9,11 +9,10 @@ import scipy
 
 from maci2 import __version__
 from maci2.errors import DatasetError, require_in_range
-from maci2.estimator.smoother import WINDOW_S, window_start
 from maci2.field_docs import document_fields
 from maci2.files import json_text, write_together
 from maci2.jit import warm_up
-from maci2.odometry.settings import TRAJECTORY_SCALE_WALK, tracker_settings
+from maci2.odometry.settings import TRAJECTORY_SCALE_WALK, WINDOW_S, tracker_settings, window_start
 from maci2.pipeline.options import RunOptions
 from maci2.pipeline.prepare import Inputs, open_inputs
 from maci2.pipeline.track_recording import keyframes_of

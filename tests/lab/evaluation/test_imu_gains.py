@@ -8,9 +8,9 @@ import pytest
 from helpers import simulated_window
 from maci2.consistency import initialize
 from maci2.estimator import SolverConfig
-from maci2.estimator.imu_gains import imu_gains
 from maci2.geometry import se3_inv, se3_log, so3_log
 from maci2.imu import preintegrate
+from maci2_lab.evaluation.imu_gains import imu_gains
 
 CONFIG = SolverConfig(robust=False)
 

@@ -8,12 +8,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from maci2.estimator.config import SolverConfig
-from maci2.estimator.first_camera import linear_view
-from maci2.estimator.initialize import window_at
+from maci2.consistency.known_state import window_at
+from maci2.estimator.factors import IMU
+from maci2.estimator.problem import (
+    GRAVITY,
+    GRAVITY_NORM,
+    POSITION,
+    ROTATION,
+    VELOCITY,
+    SolverConfig,
+)
 from maci2.estimator.residuals import solved_for, whitened_factors
-from maci2.estimator.results import InitResult
-from maci2.estimator.solver import IMU, covariance, factorized
+from maci2.estimator.results import InitResult, state_and_posterior
+from maci2.estimator.solver import Solution, covariance, factorized
+from maci2.geometry.so3 import skew
 from maci2.imu import ImuMeasurements
 from maci2.types import Array
 from maci2.vision import RelativePoses
@@ -75,3 +83,29 @@ def imu_gains(
         shared[:, 3:6],
         report.inflation * solution.measurements.spans.cov,
     )
+
+
+def linear_view(solution: Solution) -> tuple[Array, Array]:
+    """(n, 9, s) derivative of [T_c0_b (left twist), velocity_b] by each state, and (6, b) of
+    [gravity_c0, gyroscope bias] by the shared unknowns, where the extrinsics are known."""
+    states, shared, columns = solution.states, solution.shared, solution.columns
+    n, s, b = len(states.v_w), solution.problem.state_size, solution.border
+    view, _ = state_and_posterior(solution, None, solution.problem.imu, solution.problem.stamps_ns)
+    by_state, by_shared = np.zeros((n, 9, s)), np.zeros((6, b))
+    R_c0_w = view.Ts_c0_b[0, :3, :3] @ states.Ts_w_b[0, :3, :3].T
+    for k in range(n):
+        R_c0_b, p_c0_b = view.Ts_c0_b[k, :3, :3], view.Ts_c0_b[k, :3, 3]
+        by_state[k, 0:3, ROTATION], by_state[k, 3:6, ROTATION] = skew(p_c0_b) @ R_c0_b, R_c0_b
+        by_state[k, 0:3, POSITION] = R_c0_w
+        by_state[k, 6:9, ROTATION] = skew(view.velocity_b[k])
+        by_state[k, 6:9, VELOCITY] = states.Ts_w_b[k, :3, :3].T
+    R_c0_g = R_c0_w @ shared.R_w_g
+    norm = shared.scalars[GRAVITY_NORM]
+    by_gravity = np.stack([norm * R_c0_g[:, 1], -norm * R_c0_g[:, 0], -R_c0_g[:, 2]], axis=1)
+    for place, block, derivative in (
+        (6 + np.r_[GRAVITY, GRAVITY_NORM], slice(0, 3), by_gravity),
+        (np.arange(3), slice(3, 6), np.eye(3)),
+    ):
+        used = columns[place] >= 0
+        by_shared[block, columns[place][used]] = derivative[:, used]
+    return by_state, by_shared
