@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from maci2.estimator.measurements import integrate_spans, walking_covariance
-from maci2.estimator.problem import POSITION, ROTATION, STATE, VELOCITY, States
+from maci2.estimator.problem import GRAVITY, POSITION, ROTATION, STATE, VELOCITY, States
 from maci2.estimator.solver import Solution
 from maci2.field_docs import document_fields
 from maci2.findings import Finding
@@ -144,10 +144,10 @@ def _covariance(fit: AuditFit, middle: Array) -> TruthCovariance:
     J = np.zeros((n, STATE, STATE))
     J[:, range(STATE), range(STATE)] = 1.0
     J[:, VELOCITY, VELOCITY] = J[:, POSITION, POSITION] = R_g_w
-    J_tilt = np.zeros((n, STATE, len(posterior.free)))
-    J_tilt[:, ROTATION, :2] = -np.swapaxes(R_g_w @ x.Ts_w_b[:, :3, :3], 1, 2)[:, :, :2]
-    J_tilt[:, VELOCITY, :2] = skew_stack(x.v_w @ R_g_w.T)[:, :, :2]
-    J_tilt[:, POSITION, :2] = skew_stack((x.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T)[:, :, :2]
+    J_tilt, tilt = np.zeros((n, STATE, len(posterior.free))), fit.solution.columns[6:][GRAVITY]
+    J_tilt[:, ROTATION, tilt] = -np.swapaxes(R_g_w @ x.Ts_w_b[:, :3, :3], 1, 2)[:, :, :2]
+    J_tilt[:, VELOCITY, tilt] = skew_stack(x.v_w @ R_g_w.T)[:, :, :2]
+    J_tilt[:, POSITION, tilt] = skew_stack((x.Ts_w_b[:, :3, 3] - middle) @ R_g_w.T)[:, :, :2]
     seen = J @ posterior.with_shared
     with_constants = seen + J_tilt @ posterior.free
     # Cov(J x + K b, J' x' + K' b), with b's own part inside with_constants.
