@@ -1,4 +1,4 @@
-"""How far the constants of a device may be off before any motion has been seen: one value each.
+"""Prior spread of a device's constants, before any motion has been seen: one value each.
 
 Vision, consistency tests, trackers, predictions and calibration read these. Their sources are in
 docs/research/consistency.md. All values are standard deviations, of one axis where there are three.

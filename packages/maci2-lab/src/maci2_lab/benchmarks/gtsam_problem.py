@@ -1,4 +1,4 @@
-"""The same window solved by GTSAM, for comparison of results and times.
+"""Solution of a window by GTSAM, for comparison of results and times.
 
 GTSAM is an optional dependency of development. Its preintegration, the construction of its graph
 and its optimisation are functions of their own, so that they can be timed apart.

@@ -25,7 +25,7 @@ class TrainingStepBench:
 
     @property
     def ratio(self) -> float:
-        """How many times faster."""
+        """Speed-up: time of the other over ours."""
         return self.pypose_ms / self.ours_ms
 
 

@@ -108,7 +108,7 @@ def network_inputs(count: int) -> MatchFeatures:
 
 @dataclass(frozen=True)
 class ImageSpeed:
-    """How fast stereo images are taken in and made."""
+    """Stereo images processed and rendered per second."""
 
     frames_a_second: float
     """Taken in by odometry, wall time on all cores."""

@@ -1,5 +1,5 @@
-"""What a solved calibration says besides its extrinsics: the scale of vision, the uncertainty of
-the camera frame, and the extrinsics from longer and longer parts of a recording."""
+"""Results of a calibration besides its extrinsics: the scale of vision, the uncertainty of the
+camera frame, and the extrinsics from longer and longer parts of a recording."""
 
 from dataclasses import replace
 

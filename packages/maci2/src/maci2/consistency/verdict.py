@@ -672,7 +672,7 @@ def _length(value: float, axis: int) -> str:
 
 
 class PositionDelay(NamedTuple):
-    """How much later than its orientations a camera's positions were taken [s].
+    """Delay of a camera's positions behind its orientations [s].
 
     A camera sees both at once. A laser tracker beside an IMU, a filtered trajectory, or an
     accelerometer that is stamped later than its gyroscope does not, and a delay between the two

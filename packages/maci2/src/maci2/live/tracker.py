@@ -153,7 +153,7 @@ class OnlineTracker(SensorStream[TrackedState, TrackerStatus]):
             )
 
     def _reason_of_latest(self) -> str:
-        """Why the latest keyframe was not used, or why tracking has not started."""
+        """Reason why the latest keyframe was not used, or why tracking has not started."""
         if self._tracker.smoother is not None:
             return self._tracker.keyframes[-1].reason if self._tracker.keyframes else ""
         return next(reversed(self._vision.reasons()), "") or self._tracker.not_started

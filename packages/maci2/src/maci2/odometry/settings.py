@@ -24,7 +24,7 @@ TRAJECTORY_SCALE_WALK = 0.005
 
 
 class TrackerSettings(NamedTuple):
-    """What a tracker has to know of a device."""
+    """Settings of a tracker for one device."""
 
     walks: tuple[float, float]
     """Random walks of gyroscope [rad/s^2/sqrt(Hz)] and accelerometer bias [m/s^3/sqrt(Hz)]."""
@@ -43,7 +43,7 @@ def tracker_settings(
 
 
 def calibration_spread(rig: Rig, scale_walk: float = 0.0) -> CalibrationPrior:
-    """What to doubt of a rig: nothing where it is exact by construction."""
+    """Prior of a rig's constants: exact where the rig is so by construction."""
     if rig.exact and rig.imu.exact:
         return EXACT
     return replace(CALIBRATED, scale_walk=scale_walk) if scale_walk else CALIBRATED

@@ -1,4 +1,4 @@
-"""What tracking gives: states with covariance, and what became of each relative pose."""
+"""Results of tracking: states with covariance, and the outcome of each relative pose."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -66,7 +66,7 @@ class TrackedState:
 
 @dataclass(frozen=True)
 class Keyframe:
-    """What became of one relative pose."""
+    """Outcome of one relative pose."""
 
     stamp_ns: int
     innovation: float | None
@@ -84,7 +84,7 @@ class Keyframe:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the world of a segment is fixed to: place and heading of the IMU at one keyframe."""
+    """Origin of a segment's world: position and heading of the IMU at one keyframe."""
 
     stamp_ns: int
     T_w_b: Mat4

@@ -256,7 +256,7 @@ class KeyframeTracker:
         return stacked(self._poses, StereoTracker.frame, self._tracker.calibration)
 
     def reasons(self) -> list[str]:
-        """Why relative poses of the window could not be measured."""
+        """Reasons why relative poses of the window could not be measured."""
         return [pose.reason for pose in self._poses if pose.reason]
 
 

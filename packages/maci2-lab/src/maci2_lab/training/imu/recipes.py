@@ -1,4 +1,4 @@
-"""Recipes (recordings a model is trained on), those of the bundled models and anybody's own, and
+"""Recipes (recordings a model is trained on), of the bundled models and of anybody's own, and
 the forms of the model that can be trained: ours, the paper's, and the baselines."""
 
 from collections.abc import Sequence

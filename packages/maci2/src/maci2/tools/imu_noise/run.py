@@ -182,7 +182,7 @@ LONGEST_S = 60.0
 
 @dataclass(frozen=True)
 class MeasuredImu:
-    """Noise of an IMU from several recordings, beside other ways to tell it."""
+    """Noise of an IMU from several recordings, beside other ways to estimate it."""
 
     estimate: NoiseEstimate
     stated: ImuNoise
